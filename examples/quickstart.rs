@@ -44,7 +44,7 @@ fn run(store: &Path) -> Result<(), Box<dyn Error>> {
     for entry in snapshot.iter() {
         population += population_of(&entry?.value()?)?;
     }
-    println!("{population} people live in {} cities", snapshot.len().unwrap_or(0));
+    println!("{population} people live in {} cities", snapshot.key_count().unwrap_or(0));
 
     // Replace the data while a thread reads: it sees the old or the new data, never a mixture, and never waits.
     let stop = AtomicBool::new(false);

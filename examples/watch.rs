@@ -54,8 +54,8 @@ fn main() -> Result<(), Box<dyn Error>> {
 
 /// Whatever the program knows of its data. An error keeps the old generation; the reads warm the new one.
 fn validate(new: &Snapshot) -> Result<(), Box<dyn Error + Send + Sync>> {
-    if new.len() != Some(KEYS) {
-        return Err(format!("expected {KEYS} keys, found {:?}", new.len()).into());
+    if new.key_count() != Some(KEYS) {
+        return Err(format!("expected {KEYS} keys, found {:?}", new.key_count()).into());
     }
     new.try_for_each(|_, _| Ok(()))
 }

@@ -6,7 +6,7 @@ usage: check_readable.py [--self-test] SETS
 SETS has one directory per set, with `data/` (a store, or a directory of shards and an `info`) and
 `expected.jsonl`, one line per key:
 
-    {"key": "<decimal>", "len": n, "sha256": "..", "prefix_len": n, "prefix_sha256": ".."}    the prefix if there is one
+    {"key": "<decimal>", "len": n, "sha256": "..", "prefix_len": n, "prefix_sha256": ".."}    the preamble if there is one
     {"key": "<decimal>", "absent": true}
 
 Every value, every absent key and the listing must be equal in both readers. With --self-test, copies of some sets are
@@ -35,15 +35,15 @@ BATCH = 5000
 # Upper bound on the differences shown per set.
 SHOWN = 10
 
-# `values` and `prefixes` map a key to length and SHA-256.
-Set = namedtuple("Set", "name data sharding values prefixes absent")
+# `values` and `preambles` map a key to length and SHA-256.
+Set = namedtuple("Set", "name data sharding values preambles absent")
 
 
 def read_set(directory):
     store = directory / "data"
     data = store / "current" if (store / "current").exists() else store
     sharding = json.loads((data / "info").read_text())["sharding"]
-    values, prefixes, absent = {}, {}, set()
+    values, preambles, absent = {}, {}, set()
     for line in (directory / "expected.jsonl").read_text().splitlines():
         line = json.loads(line)
         key = int(line["key"])
@@ -52,8 +52,8 @@ def read_set(directory):
             continue
         values[key] = line["len"], line["sha256"]
         if "prefix_len" in line:
-            prefixes[key] = line["prefix_len"], line["prefix_sha256"]
-    return Set(directory.name, data, sharding, values, prefixes, absent)
+            preambles[key] = line["prefix_len"], line["prefix_sha256"]
+    return Set(directory.name, data, sharding, values, preambles, absent)
 
 
 def shard_files(data):
@@ -157,13 +157,13 @@ def cloudvolume_differences(case):
     yield from (f"whole shards: {difference}" for difference in different_values(case.values, decoded))
 
     # as a mesh reader does: find the value, then read the bytes before it
-    places = reader.exists(list(case.prefixes), return_byte_range=True) if case.prefixes else {}
+    places = reader.exists(list(case.preambles), return_byte_range=True) if case.preambles else {}
     before = {}
     for key, (name, offset, _) in ((key, place) for key, place in places.items() if place):
         with open(case.data / name, "rb") as shard:
-            shard.seek(offset - case.prefixes[key][0])
-            before[key] = shard.read(case.prefixes[key][0])
-    yield from (f"prefix: {difference}" for difference in different_values(case.prefixes, before))
+            shard.seek(offset - case.preambles[key][0])
+            before[key] = shard.read(case.preambles[key][0])
+    yield from (f"preamble: {difference}" for difference in different_values(case.preambles, before))
 
 
 READERS = {"TensorStore": tensorstore_differences, "CloudVolume": cloudvolume_differences}
@@ -228,8 +228,8 @@ def flip_index(case):
     return case
 
 
-def flip_prefix(case):
-    path, offset, _ = place_of(case, key_of_some_length(case.prefixes))
+def flip_preamble(case):
+    path, offset, _ = place_of(case, key_of_some_length(case.preambles))
     flip(path, offset - 1)
     return case
 
@@ -286,7 +286,7 @@ def self_test(root):
     for name in ["shards-murmur-raw-extras", "shards-murmur-gzip-plain"]:
         for damage in DAMAGES:
             yield from notices(root / name, damage, READERS)
-    yield from notices(root / "shards-murmur-raw-extras", flip_prefix, ["CloudVolume"])
+    yield from notices(root / "shards-murmur-raw-extras", flip_preamble, ["CloudVolume"])
 
 
 def main():

@@ -5,7 +5,7 @@ usage: rebuild_sharded.py --sharddb BINARY [--profile PROFILE] DATASET COPY
 
 Every `info` below DATASET is searched for "sharding" members. The shards of each are exported and built with the
 specification that the profile plans, or else with the same one; then the new shards and the new "sharding" object
-replace the old ones. Values keep their encoding and their prefixes (mesh fragments).
+replace the old ones. Values keep their encoding and their preambles (mesh fragments).
 """
 
 import argparse

@@ -152,8 +152,8 @@ fn a_raw_value_of_a_terabyte_is_not_read() {
                 error_within(SMALL, || entry.encoded_value().map(drop)),
             ],
             _ => vec![
-                error_within(SMALL, || snapshot.get_prefix(7, TERABYTE).map(drop)),
-                error_within(SMALL, || entry.prefix().map(drop)),
+                error_within(SMALL, || snapshot.get_preamble(7, TERABYTE).map(drop)),
+                error_within(SMALL, || entry.preamble().map(drop)),
             ],
         };
         for error in errors {

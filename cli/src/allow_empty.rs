@@ -50,5 +50,5 @@ fn has_keys(store: &Path) -> Result<bool> {
     }
     let Ok(db) = OpenOptions::new().check_shards(false).open(store) else { return Ok(true) };
     let snapshot = db.snapshot();
-    Ok(snapshot.len().map_or_else(|| snapshot.keys().next().is_some(), |keys| keys > 0))
+    Ok(snapshot.key_count().map_or_else(|| snapshot.keys().next().is_some(), |keys| keys > 0))
 }

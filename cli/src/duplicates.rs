@@ -52,7 +52,7 @@ struct Search {
 }
 
 impl Sink for Search {
-    fn insert(&mut self, key: u64, _prefix: &[u8], _value: &[u8]) -> Result<()> {
+    fn insert(&mut self, key: u64, _preamble: &[u8], _value: &[u8]) -> Result<()> {
         if key != self.key {
             return Ok(());
         }
@@ -60,7 +60,7 @@ impl Sink for Search {
         if self.left == 0 { Err(Failure::Refused(format!("found key {key}"))) } else { Ok(()) }
     }
 
-    fn insert_reader(&mut self, key: u64, _prefix_len: u64, _value_len: u64, reader: &mut dyn Read) -> Result<()> {
+    fn insert_reader(&mut self, key: u64, _preamble_len: u64, _value_len: u64, reader: &mut dyn Read) -> Result<()> {
         // the input that made the reader reports its errors
         io::copy(reader, &mut io::sink()).map_err(|source| Failure::Io { what: "read".to_string(), source })?;
         self.insert(key, &[], &[])

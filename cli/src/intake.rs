@@ -23,12 +23,12 @@ impl Intake {
     /// Counts a pair. `head` is the beginning of its value.
     ///
     /// Errors: `Refused` if the value has another form.
-    fn take(&mut self, prefix_len: u64, value_len: u64, head: &[u8]) -> Result<()> {
+    fn take(&mut self, preamble_len: u64, value_len: u64, head: &[u8]) -> Result<()> {
         self.pairs += 1;
         if let Some(trial) = self.trial.as_mut().filter(|_| value_len == head.len() as u64) {
             trial.offer(head);
         }
-        let checked = self.values.map_or(Ok(()), |values| values.check(prefix_len, value_len, head));
+        let checked = self.values.map_or(Ok(()), |values| values.check(preamble_len, value_len, head));
         checked.map_err(Failure::Refused)
     }
 }
@@ -40,19 +40,19 @@ pub(crate) struct Loading<'a> {
 }
 
 impl Sink for Loading<'_> {
-    fn insert(&mut self, key: u64, prefix: &[u8], value: &[u8]) -> Result<()> {
-        self.intake.take(prefix.len() as u64, value.len() as u64, value)?;
-        Sink::insert(self.loader, key, prefix, value)
+    fn insert(&mut self, key: u64, preamble: &[u8], value: &[u8]) -> Result<()> {
+        self.intake.take(preamble.len() as u64, value.len() as u64, value)?;
+        Sink::insert(self.loader, key, preamble, value)
     }
 
-    fn insert_reader(&mut self, key: u64, prefix_len: u64, value_len: u64, reader: &mut dyn Read) -> Result<()> {
-        let mut noted = Noted { reader, before: prefix_len, head: Vec::new() };
-        Sink::insert_reader(self.loader, key, prefix_len, value_len, &mut noted)?;
-        self.intake.take(prefix_len, value_len, &noted.head)
+    fn insert_reader(&mut self, key: u64, preamble_len: u64, value_len: u64, reader: &mut dyn Read) -> Result<()> {
+        let mut noted = Noted { reader, before: preamble_len, head: Vec::new() };
+        Sink::insert_reader(self.loader, key, preamble_len, value_len, &mut noted)?;
+        self.intake.take(preamble_len, value_len, &noted.head)
     }
 }
 
-/// A reader of a prefix and a value that keeps the beginning of the value.
+/// A reader of a preamble and a value that keeps the beginning of the value.
 struct Noted<'a> {
     reader: &'a mut dyn Read,
     /// The bytes before the value.
@@ -86,12 +86,12 @@ impl FirstSkeleton {
 }
 
 impl Sink for FirstSkeleton {
-    fn insert(&mut self, _key: u64, _prefix: &[u8], value: &[u8]) -> Result<()> {
+    fn insert(&mut self, _key: u64, _preamble: &[u8], value: &[u8]) -> Result<()> {
         self.see(value.len() as u64, value)
     }
 
-    fn insert_reader(&mut self, _key: u64, prefix_len: u64, value_len: u64, reader: &mut dyn Read) -> Result<()> {
-        let mut noted = Noted { reader, before: prefix_len, head: Vec::new() };
+    fn insert_reader(&mut self, _key: u64, preamble_len: u64, value_len: u64, reader: &mut dyn Read) -> Result<()> {
+        let mut noted = Noted { reader, before: preamble_len, head: Vec::new() };
         // the input that made the reader reports its errors
         io::copy(&mut noted, &mut io::sink()).map_err(|source| Failure::Io { what: "read".to_string(), source })?;
         self.see(value_len, &noted.head)
@@ -99,32 +99,32 @@ impl Sink for FirstSkeleton {
 }
 
 impl Sink for BulkLoader {
-    fn insert(&mut self, key: u64, prefix: &[u8], value: &[u8]) -> Result<()> {
-        Ok(self.insert_with_prefix(key, prefix, value)?)
+    fn insert(&mut self, key: u64, preamble: &[u8], value: &[u8]) -> Result<()> {
+        Ok(self.insert_with_preamble(key, preamble, value)?)
     }
 
-    fn insert_reader(&mut self, key: u64, prefix_len: u64, value_len: u64, reader: &mut dyn Read) -> Result<()> {
-        Ok(BulkLoader::insert_reader(self, key, prefix_len, value_len, reader)?)
+    fn insert_reader(&mut self, key: u64, preamble_len: u64, value_len: u64, reader: &mut dyn Read) -> Result<()> {
+        Ok(BulkLoader::insert_reader(self, key, preamble_len, value_len, reader)?)
     }
 }
 
 impl Sink for Updater {
-    fn insert(&mut self, key: u64, prefix: &[u8], value: &[u8]) -> Result<()> {
-        Ok(self.put_with_prefix(key, prefix, value)?)
+    fn insert(&mut self, key: u64, preamble: &[u8], value: &[u8]) -> Result<()> {
+        Ok(self.put_with_preamble(key, preamble, value)?)
     }
 
-    fn insert_reader(&mut self, key: u64, prefix_len: u64, value_len: u64, reader: &mut dyn Read) -> Result<()> {
-        Ok(self.put_reader(key, prefix_len, value_len, reader)?)
+    fn insert_reader(&mut self, key: u64, preamble_len: u64, value_len: u64, reader: &mut dyn Read) -> Result<()> {
+        Ok(self.put_reader(key, preamble_len, value_len, reader)?)
     }
 }
 
 impl Sink for SpillWriter {
-    fn insert(&mut self, key: u64, prefix: &[u8], value: &[u8]) -> Result<()> {
-        Ok(self.insert_with_prefix(key, prefix, value)?)
+    fn insert(&mut self, key: u64, preamble: &[u8], value: &[u8]) -> Result<()> {
+        Ok(self.insert_with_preamble(key, preamble, value)?)
     }
 
-    fn insert_reader(&mut self, key: u64, prefix_len: u64, value_len: u64, reader: &mut dyn Read) -> Result<()> {
-        Ok(SpillWriter::insert_reader(self, key, prefix_len, value_len, reader)?)
+    fn insert_reader(&mut self, key: u64, preamble_len: u64, value_len: u64, reader: &mut dyn Read) -> Result<()> {
+        Ok(SpillWriter::insert_reader(self, key, preamble_len, value_len, reader)?)
     }
 }
 
@@ -133,9 +133,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_head_of_a_value_begins_after_the_prefix() {
+    fn the_head_of_a_value_begins_after_the_preamble() {
         for step in [1, 3, 100] {
-            let mut bytes = io::Cursor::new(b"prefixvalue".to_vec());
+            let mut bytes = io::Cursor::new(b"preamblevalue".to_vec());
             let mut noted = Noted { reader: &mut bytes, before: 6, head: Vec::new() };
             let mut buf = vec![0; step];
             while noted.read(&mut buf).unwrap() > 0 {}

@@ -81,7 +81,7 @@ impl Order {
 
     fn sort<T>(&self, snapshot: &Snapshot, context: &Context, sort: impl FnOnce(&RangeOptions) -> T) -> T {
         let counter = Counter::new("sort", Unit::Items("keys"));
-        counter.set_total(snapshot.len().unwrap_or(0));
+        counter.set_total(snapshot.key_count().unwrap_or(0));
         let mut options = RangeOptions::new();
         options.progress(Arc::clone(counter.done())).cancel(Arc::clone(context.interrupt.cancel()));
         if let Some(Size(memory)) = self.memory {

@@ -128,12 +128,12 @@ fn inputs(out: &Path) {
         record.extend_from_slice(bytes);
         record
     };
-    let lines = "{\"key\": 7, \"value_b64\": \"aGVsbG8=\", \"prefix_b64\": \"cA==\"}\n\
+    let lines = "{\"key\": 7, \"value_b64\": \"aGVsbG8=\", \"preamble_b64\": \"cA==\"}\n\
                  {\"key\": \"18446744073709551615\", \"text\": \"x\\u00e9\\n\"}\n\
                  {\"value\": {\"a\": [1.0, null, \"}\"]}, \"key\": 0}\n";
     write(out, "inputs", "lines", &[&[0], lines.as_bytes()].concat());
     write(out, "inputs", "fields", b"\x01{\"id\": 5, \"name\": \"five\"}\n{\"name\": \"six\", \"id\": \"6\"}");
-    let changes = "{\"key\": \"7\", \"old\": null, \"new\": {\"value_b64\": \"aGVsbG8=\", \"prefix_b64\": \"cA==\"}}\n\
+    let changes = "{\"key\": \"7\", \"old\": null, \"new\": {\"value_b64\": \"aGVsbG8=\", \"preamble_b64\": \"cA==\"}}\n\
                    {\"key\": 8, \"old\": {\"text\": \"x\\u00e9\"}, \"new\": {\"value\": {\"a\": [1.0, null]}}}\n\
                    {\"new\": null, \"old\": {\"value\": 0}, \"key\": 0}\n";
     write(out, "inputs", "changes", &[&[0xc0], changes.as_bytes()].concat());

@@ -11,7 +11,7 @@ pub fn everything(shard: &Shard, keys: &[u64]) {
     for key in keys {
         let _ = (shard.get(*key), shard.contains(*key), shard.locate(*key));
         for n in [0, 1, 16, u64::MAX] {
-            let _ = shard.get_prefix(*key, n);
+            let _ = shard.get_preamble(*key, n);
         }
     }
     // twice the bytes of the file are read as indexes, of which each byte may inflate to 43 rows; plus 64 entries
@@ -21,7 +21,7 @@ pub fn everything(shard: &Shard, keys: &[u64]) {
         steps += 1;
         assert!(steps <= most, "a walk over {} bytes does not end", shard.file_bytes());
         let Ok(entry) = entry else { continue };
-        let _ = (entry.value(), entry.prefix(), entry.encoded_value(), entry.value_location());
+        let _ = (entry.value(), entry.preamble(), entry.encoded_value(), entry.value_location());
         let _ = (entry.key(), entry.location(), entry.stored_len());
     }
     let _ = (shard.count(), shard.keys().count(), format!("{shard:?}"));
@@ -32,12 +32,12 @@ pub fn everything_of(snapshot: &Snapshot, keys: &[u64]) {
     let mut buffer = Vec::new();
     for key in keys {
         let _ = (snapshot.get(*key), snapshot.get_into(*key, &mut buffer), snapshot.contains(*key));
-        let _ = (snapshot.locate(*key), snapshot.get_prefix(*key, 3));
+        let _ = (snapshot.locate(*key), snapshot.get_preamble(*key, 3));
     }
     let _ = (snapshot.get_many(keys), snapshot.contains_many(keys), snapshot.locate_many(keys));
-    let _ = (snapshot.count(), snapshot.len(), snapshot.stats());
+    let _ = (snapshot.count(), snapshot.key_count(), snapshot.stats());
     for entry in snapshot.iter().flatten() {
-        let _ = (entry.value(), entry.prefix(), entry.encoded_value());
+        let _ = (entry.value(), entry.preamble(), entry.encoded_value());
     }
     snapshot.range(..).flatten().for_each(|entry| drop(entry.value()));
     for shard in snapshot.shards().flatten() {

@@ -9,7 +9,7 @@ use sharddb::{BuildOptions, BulkLoader, ShardDb, ShardingSpec};
 
 use crate::scratch;
 
-/// The prefix and the value of each key.
+/// The preamble and the value of each key.
 pub type Pairs = BTreeMap<u64, (Vec<u8>, Vec<u8>)>;
 
 /// The files of a generation and their content.
@@ -39,18 +39,18 @@ impl Template {
         (minishard_bits, keys): (u8, u8),
         index: Encoding,
         data: Encoding,
-        prefixes: bool,
+        preambles: bool,
         alignment: ValueAlignment,
     ) -> Template {
         let options = &mut BulkLoader::options();
-        Template::with_options((minishard_bits, keys), index, data, prefixes, options.value_alignment(alignment))
+        Template::with_options((minishard_bits, keys), index, data, preambles, options.value_alignment(alignment))
     }
 
     fn with_options(
         (minishard_bits, keys): (u8, u8),
         index: Encoding,
         data: Encoding,
-        prefixes: bool,
+        preambles: bool,
         options: &mut BuildOptions,
     ) -> Template {
         let spec = ShardingSpec::new(HashFunction::MurmurHash3X86_128, 0, minishard_bits, 1).unwrap();
@@ -60,10 +60,10 @@ impl Template {
         let mut loader = options.create(&store).unwrap();
         let mut pairs = Pairs::new();
         for tag in 0..keys {
-            let prefix = if prefixes { vec![!tag; usize::from(tag % 4)] } else { vec![] };
+            let preamble = if preambles { vec![!tag; usize::from(tag % 4)] } else { vec![] };
             let value: Vec<u8> = (0..tag.saturating_sub(3) % 16).map(|at| tag ^ at).collect();
-            loader.insert_with_prefix(u64::from(tag) * 7, &prefix, &value).unwrap();
-            pairs.insert(u64::from(tag) * 7, (prefix, value));
+            loader.insert_with_preamble(u64::from(tag) * 7, &preamble, &value).unwrap();
+            pairs.insert(u64::from(tag) * 7, (preamble, value));
         }
         loader.finish().unwrap();
         let generation = ShardDb::open(&store).unwrap().snapshot().directory().to_path_buf();

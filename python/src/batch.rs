@@ -285,7 +285,7 @@ impl Places {
                         number
                     }
                 };
-                places.push(number, location.offset(), location.len())?;
+                places.push(number, location.offset(), location.stored_len())?;
             }
         }
         Ok(places)

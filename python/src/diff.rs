@@ -108,7 +108,7 @@ fn compare(
     let mut found = Changed::default();
     let mut diff = Diff::between(old, new);
     diff.cancel(control.cancel.clone()).progress(control.done.clone());
-    if let (Some(old), Some(new)) = (old.len(), new.len()) {
+    if let (Some(old), Some(new)) = (old.key_count(), new.key_count()) {
         control.total.store(old.saturating_add(new), Ordering::Relaxed);
     }
     if let Some(threads) = threads {

@@ -68,7 +68,7 @@ enum Order {
 
 fn collect(snapshot: &Snapshot, order: Order, control: &task::Control) -> Result<Vec<u64>, Failure> {
     match order {
-        Order::Storage => all_of(snapshot.keys(), snapshot.len(), control),
+        Order::Storage => all_of(snapshot.keys(), snapshot.key_count(), control),
         Order::Shard(number) => match snapshot.shard(number)? {
             Some(shard) => all_of(shard.keys(), None, control),
             None => Ok(Vec::new()),

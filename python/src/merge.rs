@@ -54,7 +54,7 @@ fn merge<'py>(
 /// ``store``: a path or an open database. ``out``: the store; created if nothing is there. It may be ``store``, which is
 /// resharded in place then. ``spec`` and ``profile``, ``max_shard_bytes``: the new specification, given or planned; without
 /// them that of the database, with ``data_encoding`` and ``index_encoding`` if they are given. All other options: as for
-/// ``Loader``. Keys, values, prefixes, the alignment of values and the other members of ``info`` stay. ``progress``: as for
+/// ``Loader``. Keys, values, preambles, the alignment of values and the other members of ``info`` stay. ``progress``: as for
 /// ``Loader.finish``.
 ///
 /// Raises ``TypeError`` if nothing to change is given, and what ``merge`` raises.

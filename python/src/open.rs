@@ -289,7 +289,7 @@ impl Open {
     /// Returns the number of keys: that of the manifest or, without one, the number of those in the indexes.
     pub(crate) fn len(&self, py: Python<'_>) -> PyResult<u64> {
         let snapshot = self.snapshot();
-        if let Some(keys) = snapshot.len().or(self.counted.get().copied()) {
+        if let Some(keys) = snapshot.key_count().or(self.counted.get().copied()) {
             return Ok(keys);
         }
         let keys = task::run(py, Bar::new(None), "count", |control| count(&snapshot, control))?;

@@ -201,7 +201,7 @@ impl RemoteHandle {
         let totals = self.reader.stats();
         let stats = PyDict::new(py);
         stats.set_item("generation", snapshot.generation())?;
-        stats.set_item("keys", snapshot.len())?;
+        stats.set_item("keys", snapshot.key_count())?;
         stats.set_item("requests", totals.requests)?;
         stats.set_item("bytes", totals.bytes)?;
         stats.set_item("cache_hits", totals.cache_hits)?;

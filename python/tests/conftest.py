@@ -105,8 +105,8 @@ def pairs() -> dict[int, bytes]:
     found = {}
     at = 0
     while at < len(data):
-        key, prefix, length = struct.unpack_from("<QQQ", data, at)
-        at += 24 + prefix
+        key, preamble, length = struct.unpack_from("<QQQ", data, at)
+        at += 24 + preamble
         found[key] = data[at : at + length]
         at += length
     return found

@@ -116,8 +116,8 @@ impl<'a> PartBuild<'a> {
     fn write(self) -> Result<PartReceipt> {
         let PartBuild { spills, part, options, sorter, new } = self;
         let spec = *spills.plan.spec();
-        // a prefix anywhere decides the layout of all shards
-        let layout = options.layout(spills.receipts.iter().any(|receipt| receipt.prefixes > 0));
+        // a preamble anywhere decides the layout of all shards
+        let layout = options.layout(spills.receipts.iter().any(|receipt| receipt.preambles > 0));
         let target =
             ShardsTarget { options: &options, directory: new.path(), spill_dir: new.spill_dir(), spec, layout };
         let written = target.write_sorted(sorter.sort()?)?;

@@ -89,11 +89,11 @@ impl PartOptions {
 impl fmt::Display for PartOptions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let PartOptions { writer, on_duplicate, layout } = self;
-        let Layout { checks, prefixes, value_alignment, .. } = layout;
+        let Layout { checks, preambles, value_alignment, .. } = layout;
         let (writer, on_duplicate, alignment) = (json::quote(writer), json::quote(on_duplicate), value_alignment.get());
         write!(
             f,
-            "\"writer\":{writer},\"on_duplicate\":{on_duplicate},\"checks\":{checks},\"prefixes\":{prefixes},\
+            "\"writer\":{writer},\"on_duplicate\":{on_duplicate},\"checks\":{checks},\"prefixes\":{preambles},\
              \"value_alignment\":{alignment}"
         )
     }

@@ -4,7 +4,7 @@
 //! | sections      pairs (`record`); a run is one section per part that has pairs, in the order of the parts
 //! | table         per section: part u32le, crc32 u32le, pairs u64le, bytes u64le
 //! | trailer       magic, version u32le, crc32 of the table u32le, plan 16 bytes, task u64le, digest 16 bytes,
-//! |               sections u64le, pairs u64le, prefixes u64le, crc32 of the trailer before it u32le
+//! |               sections u64le, pairs u64le, preambles u64le, crc32 of the trailer before it u32le
 //! ```
 //!
 //! Sections begin at offset 0 and follow each other without gaps. The digest is that of all sections and the table.
@@ -65,8 +65,8 @@ pub(super) struct Trailer {
     /// The number of rows of the table.
     pub(super) sections: u64,
     pub(super) pairs: u64,
-    /// The number of pairs with a prefix.
-    pub(super) prefixes: u64,
+    /// The number of pairs with a preamble.
+    pub(super) preambles: u64,
 }
 
 impl Trailer {
@@ -81,7 +81,7 @@ impl Trailer {
         fields.put(self.digest.to_bytes());
         fields.put(self.sections.to_le_bytes());
         fields.put(self.pairs.to_le_bytes());
-        fields.put(self.prefixes.to_le_bytes());
+        fields.put(self.preambles.to_le_bytes());
         let crc32 = checksum(&trailer);
         if let Some(last) = trailer.last_chunk_mut() {
             *last = crc32.to_le_bytes();
@@ -112,7 +112,7 @@ impl Trailer {
                 digest: Digest::from_bytes(take(&mut fields)?),
                 sections: u64::from_le_bytes(take(&mut fields)?),
                 pairs: u64::from_le_bytes(take(&mut fields)?),
-                prefixes: u64::from_le_bytes(take(&mut fields)?),
+                preambles: u64::from_le_bytes(take(&mut fields)?),
             })
         };
         read().ok_or_else(foreign)
@@ -175,7 +175,7 @@ mod tests {
             digest: Digest::of(b"spill"),
             sections: 5,
             pairs: 1 << 40,
-            prefixes: 2,
+            preambles: 2,
         };
         let bytes = trailer.to_bytes();
         assert_eq!(Trailer::from_bytes(&bytes).unwrap(), trailer);

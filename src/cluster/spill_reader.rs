@@ -55,8 +55,8 @@ impl Spill {
         let trailer_start = len.checked_sub(TRAILER_LEN as u64).ok_or_else(cut)?;
         read_exact_at(&file, &mut trailer, trailer_start).map_err(|error| Error::io("read", path, error))?;
         let trailer = Trailer::from_bytes(&trailer)?;
-        let Trailer { plan, task, digest, pairs, prefixes, .. } = trailer;
-        if *receipt != (SpillReceipt { plan, task, digest, pairs, prefixes, bytes: len }) {
+        let Trailer { plan, task, digest, pairs, preambles, .. } = trailer;
+        if *receipt != (SpillReceipt { plan, task, digest, pairs, preambles, bytes: len }) {
             let message =
                 format!("expected the spill of task {}, which its receipt states, found another", receipt.task);
             return Err(Error::corrupt(message));
@@ -166,7 +166,7 @@ impl SectionReader {
             if header.bytes().is_none_or(|bytes| bytes > self.left) {
                 return Err(damaged());
             }
-            sorter.add(header.key, (header.prefix_len, header.value_len), Source::Reader(self))?;
+            sorter.add(header.key, (header.preamble_len, header.value_len), Source::Reader(self))?;
         }
         match self.left == 0 && self.crc32.clone().finalize() == row.crc32 {
             true => Ok(()),

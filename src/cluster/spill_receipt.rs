@@ -40,8 +40,8 @@ pub struct SpillReceipt {
     pub(super) task: u64,
     pub(super) digest: Digest,
     pub(super) pairs: u64,
-    /// The number of pairs with a prefix.
-    pub(super) prefixes: u64,
+    /// The number of pairs with a preamble.
+    pub(super) preambles: u64,
     pub(super) bytes: u64,
 }
 
@@ -92,11 +92,11 @@ impl SpillReceipt {
 
 impl fmt::Display for SpillReceipt {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let SpillReceipt { plan, task, digest, pairs, prefixes, bytes } = self;
+        let SpillReceipt { plan, task, digest, pairs, preambles, bytes } = self;
         write!(
             f,
             "{{\"{}\":{VERSION},\"plan\":\"{plan}\",\"task\":{task},\"digest\":\"{digest}\",\"pairs\":{pairs},\
-             \"prefixes\":{prefixes},\"bytes\":{bytes}}}",
+             \"prefixes\":{preambles},\"bytes\":{bytes}}}",
             KIND.tag
         )
     }
@@ -117,7 +117,7 @@ impl FromStr for SpillReceipt {
             task: members.required("task")?,
             digest: members.parsed("digest")?,
             pairs: members.required("pairs")?,
-            prefixes: members.required("prefixes")?,
+            preambles: members.required("prefixes")?,
             bytes: members.required("bytes")?,
         })
     }
@@ -134,7 +134,7 @@ mod tests {
             task: u64::MAX,
             digest: Digest::of(b""),
             pairs: 1,
-            prefixes: 0,
+            preambles: 0,
             bytes: u64::MAX,
         }
         .to_string();

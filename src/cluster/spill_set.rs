@@ -109,7 +109,7 @@ mod tests {
 
     fn receipt(plan: &PartPlan, task: u64, content: &[u8]) -> SpillReceipt {
         let digest = Digest::of(content);
-        SpillReceipt { plan: plan.digest(), task, digest, pairs: 1, prefixes: 0, bytes: 100 }
+        SpillReceipt { plan: plan.digest(), task, digest, pairs: 1, preambles: 0, bytes: 100 }
     }
 
     #[test]

@@ -72,7 +72,7 @@ const PIECE: usize = 64 << 10;
 #[derive(Clone, Copy, Default)]
 struct Totals {
     pairs: u64,
-    prefixes: u64,
+    preambles: u64,
     sections: u64,
 }
 
@@ -121,7 +121,7 @@ impl SpillWriter {
     /// forked child; `Cancelled`. After an error the spill cannot be finished.
     #[inline]
     pub fn insert(&mut self, key: u64, value: impl AsRef<[u8]>) -> Result<()> {
-        self.insert_with_prefix(key, &[], value.as_ref())
+        self.insert_with_preamble(key, &[], value.as_ref())
     }
 
     /// Adds all pairs of an iterator.
@@ -133,24 +133,24 @@ impl SpillWriter {
         pairs.into_iter().try_for_each(|(key, value)| self.insert(key, value))
     }
 
-    /// Adds a pair with a prefix, like [`BulkLoader::insert_with_prefix`](crate::BulkLoader::insert_with_prefix).
+    /// Adds a pair with a preamble, like [`BulkLoader::insert_with_preamble`](crate::BulkLoader::insert_with_preamble).
     ///
     /// # Errors
     ///
     /// Those of [`insert`](SpillWriter::insert).
     #[inline]
-    pub fn insert_with_prefix(&mut self, key: u64, prefix: &[u8], value: &[u8]) -> Result<()> {
-        let header = RecordHeader { key, prefix_len: prefix.len() as u64, value_len: value.len() as u64 };
-        self.add_or_fail(header, Source::Slices(prefix, value))
+    pub fn insert_with_preamble(&mut self, key: u64, preamble: &[u8], value: &[u8]) -> Result<()> {
+        let header = RecordHeader { key, preamble_len: preamble.len() as u64, value_len: value.len() as u64 };
+        self.add_or_fail(header, Source::Slices(preamble, value))
     }
 
-    /// Adds a pair whose prefix and value are read from `reader`, in this order. Takes bounded memory for any length.
+    /// Adds a pair whose preamble and value are read from `reader`, in this order. Takes bounded memory for any length.
     ///
     /// # Errors
     ///
     /// Those of [`insert`](SpillWriter::insert), and `Io` if the reader fails or ends early.
-    pub fn insert_reader(&mut self, key: u64, prefix_len: u64, value_len: u64, reader: &mut dyn Read) -> Result<()> {
-        self.add_or_fail(RecordHeader { key, prefix_len, value_len }, Source::Reader(reader))
+    pub fn insert_reader(&mut self, key: u64, preamble_len: u64, value_len: u64, reader: &mut dyn Read) -> Result<()> {
+        self.add_or_fail(RecordHeader { key, preamble_len, value_len }, Source::Reader(reader))
     }
 
     /// Writes the remaining pairs, syncs the file, and gives it its name. The receipt is valid from then on.
@@ -171,7 +171,7 @@ impl SpillWriter {
         let failed_before = std::mem::replace(&mut self.failed, true); // remains true if a reader panics
         let added = self.add(header, source).map_err(|error| error.at_key(header.key));
         self.failed = failed_before || added.is_err();
-        self.options.progress.add(header.prefix_len.saturating_add(header.value_len));
+        self.options.progress.add(header.preamble_len.saturating_add(header.value_len));
         added
     }
 
@@ -181,7 +181,7 @@ impl SpillWriter {
         let part = u32::try_from(self.plan.part_of(header.key)).map_err(|_| Error::internal("a part has no number"))?;
         let len = header.bytes().filter(|_| header.value_len <= MAX_VALUE).ok_or_else(too_large)?;
         self.totals.pairs += 1;
-        self.totals.prefixes += u64::from(header.prefix_len > 0);
+        self.totals.preambles += u64::from(header.preamble_len > 0);
         let Some(len) = usize::try_from(len).ok().filter(|len| *len <= self.memory / 4) else {
             return self.write_large(part, header, source);
         };
@@ -191,8 +191,8 @@ impl SpillWriter {
         let start = self.run.len();
         header.write(&mut self.run);
         match source {
-            Source::Slices(prefix, value) => {
-                self.run.extend_from_slice(prefix);
+            Source::Slices(preamble, value) => {
+                self.run.extend_from_slice(preamble);
                 self.run.extend_from_slice(value);
             }
             Source::Reader(reader) => {
@@ -244,8 +244,8 @@ impl SpillWriter {
         header.write(&mut head);
         self.put(&head, &mut crc32)?;
         match source {
-            Source::Slices(prefix, value) => {
-                self.put(prefix, &mut crc32)?;
+            Source::Slices(preamble, value) => {
+                self.put(preamble, &mut crc32)?;
                 self.put(value, &mut crc32)?;
             }
             Source::Reader(reader) => {
@@ -287,15 +287,15 @@ impl SpillWriter {
         self.write_run()?;
         self.options.check_cancel()?;
         let SpillWriter { plan_digest: plan, task, table, digester, mut cursor, new, .. } = self;
-        let Totals { pairs, prefixes, sections } = self.totals;
+        let Totals { pairs, preambles, sections } = self.totals;
         let digest = digest_of(digester, &table, plan, task);
-        let trailer = Trailer { table_crc32: crc32fast::hash(&table), plan, task, digest, sections, pairs, prefixes };
+        let trailer = Trailer { table_crc32: crc32fast::hash(&table), plan, task, digest, sections, pairs, preambles };
         cursor.write(&table)?;
         cursor.write(&trailer.to_bytes())?;
         cursor.finish()?;
         let bytes = cursor.position();
         disk::sync_file(new.file(), new.path()).map_err(|error| Error::io("sync", new.path(), error))?;
-        let receipt = SpillReceipt { plan, task, digest, pairs, prefixes, bytes };
+        let receipt = SpillReceipt { plan, task, digest, pairs, preambles, bytes };
         new.install(&receipt.file_name(), bytes)?;
         Ok(receipt)
     }

@@ -484,7 +484,8 @@ fn child_builds_a_part() {
     drop(files);
     let spec = ShardingSpec::new(HashFunction::MurmurHash3X86_128, 0, 3, 7).unwrap();
     // more than 16 runs, of which a merge may open a quarter of the limit, and memory for more than 30 threads
-    let pairs = |task: u64| (0..200).map(move |key| Pair { key: key * 7 + task, prefix: vec![], value: vec![7; 4000] });
+    let pairs =
+        |task: u64| (0..200).map(move |key| Pair { key: key * 7 + task, preamble: vec![], value: vec![7; 4000] });
     let mut options = BuildOptions::default();
     options.spec(spec).threads(64).durable(false).memory(15 << 20).on_duplicate(joined());
     let case = Case {

@@ -13,7 +13,7 @@ pub enum ChangeKind {
     Added,
     /// Only the old database has the key.
     Removed,
-    /// Both have the key, with different values or prefixes.
+    /// Both have the key, with different values or preambles.
     Changed,
 }
 
@@ -68,24 +68,24 @@ impl Change {
         self.new.as_ref().map(Stored::value).transpose()
     }
 
-    /// Returns the prefix in the old database, like [`Entry::prefix`](crate::shard::Entry::prefix), but empty if it
+    /// Returns the preamble in the old database, like [`Entry::preamble`](crate::shard::Entry::preamble), but empty if it
     /// consists of zero bytes that may be padding; `None` if the key was added.
     ///
     /// # Errors
     ///
-    /// Those of [`Entry::prefix`](crate::shard::Entry::prefix).
-    pub fn old_prefix(&self) -> Result<Option<Value<'_>>> {
-        self.old.as_ref().map(Stored::prefix).transpose()
+    /// Those of [`Entry::preamble`](crate::shard::Entry::preamble).
+    pub fn old_preamble(&self) -> Result<Option<Value<'_>>> {
+        self.old.as_ref().map(Stored::preamble).transpose()
     }
 
-    /// Returns the prefix in the new database, like [`Entry::prefix`](crate::shard::Entry::prefix), but empty if it
+    /// Returns the preamble in the new database, like [`Entry::preamble`](crate::shard::Entry::preamble), but empty if it
     /// consists of zero bytes that may be padding; `None` if the key was removed.
     ///
     /// # Errors
     ///
-    /// Those of [`Entry::prefix`](crate::shard::Entry::prefix).
-    pub fn new_prefix(&self) -> Result<Option<Value<'_>>> {
-        self.new.as_ref().map(Stored::prefix).transpose()
+    /// Those of [`Entry::preamble`](crate::shard::Entry::preamble).
+    pub fn new_preamble(&self) -> Result<Option<Value<'_>>> {
+        self.new.as_ref().map(Stored::preamble).transpose()
     }
 }
 

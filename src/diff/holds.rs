@@ -5,10 +5,10 @@ use crate::error::Result;
 use crate::read::snapshot::Snapshot;
 
 impl Snapshot {
-    /// Returns whether a key has this prefix and value or, with `None`, whether it is absent.
+    /// Returns whether a key has this preamble and value or, with `None`, whether it is absent.
     ///
     /// For programs that apply the changes of a [`Diff`](crate::diff::Diff): a key that has another pair by now was
-    /// changed by another program. Zero bytes at the beginning of the prefix are ignored, since they may be padding.
+    /// changed by another program. Zero bytes at the beginning of the preamble are ignored, since they may be padding.
     ///
     /// # Errors
     ///
@@ -25,8 +25,8 @@ impl Snapshot {
         let found = self.generation.find(key)?;
         match (found, pair) {
             (None, None) => Ok(true),
-            (Some(found), Some((prefix, value))) => {
-                is_pair(&Pair { shard: found.shard, found: found.key }, prefix, value)
+            (Some(found), Some((preamble, value))) => {
+                is_pair(&Pair { shard: found.shard, found: found.key }, preamble, value)
             }
             _ => Ok(false),
         }

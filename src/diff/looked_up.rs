@@ -73,7 +73,7 @@ impl<'a> LookedUp<'a> {
     }
 
     /// Whether shards are opened separately from those of lookups in the generation, which stay open. Not for foreign
-    /// shards: once opened again, they would read all their indexes again to find prefixes.
+    /// shards: once opened again, they would read all their indexes again to find preambles.
     fn opens_apart(&self) -> bool {
         matches!(self.generation.options().storage, StorageKind::Positioned) && self.generation.layout().is_some()
     }

@@ -56,8 +56,8 @@ const MOST_REMEMBERED: usize = 1 << 16;
 ///
 /// A key is in a database if [`Snapshot::get`] finds it: of a key that is stored twice, the pair that `get` returns
 /// counts, and a key that is stored in the wrong minishard does not count. A pair is changed if its value or its
-/// [prefix](Snapshot::get_prefix) is another one. In a foreign data set, all bytes before a value that no index names
-/// are its prefix. Zero bytes at the beginning of a prefix are ignored where they may be padding: in foreign data sets,
+/// [preamble](Snapshot::get_preamble) is another one. In a foreign data set, all bytes before a value that no index names
+/// are its preamble. Zero bytes at the beginning of a preamble are ignored where they may be padding: in foreign data sets,
 /// with a value alignment, and before an empty value.
 ///
 /// # What is read
@@ -82,7 +82,7 @@ const MOST_REMEMBERED: usize = 1 << 16;
 /// a lookup in the other for each key.
 ///
 /// Memory, per thread: the indexes of one minishard of each database, and two values. In addition, 16 bytes per key of
-/// the foreign shards that are being compared, to find prefixes; with different bits, 16 bytes per key of a foreign old
+/// the foreign shards that are being compared, to find preambles; with different bits, 16 bytes per key of a foreign old
 /// database.
 ///
 /// ```
@@ -132,9 +132,9 @@ pub struct DiffTotals {
     pub added: u64,
     /// The number of keys that only the old database has.
     pub removed: u64,
-    /// The number of keys with another value or prefix.
+    /// The number of keys with another value or preamble.
     pub changed: u64,
-    /// The number of keys with the same value and prefix. Includes the keys of equal shards, except those of foreign
+    /// The number of keys with the same value and preamble. Includes the keys of equal shards, except those of foreign
     /// data sets, whose number is not known without reading.
     pub unchanged: u64,
     /// The number of shards that are equal and were not opened.

@@ -27,12 +27,12 @@ impl Stored {
         self.pair().value()
     }
 
-    /// Returns the bytes before the value that are its prefix. Empty if they are only padding.
-    pub(super) fn prefix(&self) -> Result<Value<'_>> {
+    /// Returns the bytes before the value that are its preamble. Empty if they are only padding.
+    pub(super) fn preamble(&self) -> Result<Value<'_>> {
         let pair = self.pair();
-        let prefix = pair.prefix()?;
-        let is_padding = pair.may_be_padded() && without_padding(&prefix).is_empty();
-        Ok(if is_padding { Value::from(&[][..]) } else { Value::from_bytes(prefix) })
+        let preamble = pair.preamble()?;
+        let is_padding = pair.may_be_padded() && without_padding(&preamble).is_empty();
+        Ok(if is_padding { Value::from(&[][..]) } else { Value::from_bytes(preamble) })
     }
 
     pub(super) fn pair(&self) -> Pair<'_> {
@@ -78,17 +78,17 @@ impl<'a> Pair<'a> {
         self.reader().verified_bytes(&self.found).map_err(|error| self.at(error))
     }
 
-    fn prefix(&self) -> Result<Bytes<'a>> {
-        self.reader().whole_prefix(&self.found).map_err(|error| self.at(error))
+    fn preamble(&self) -> Result<Bytes<'a>> {
+        self.reader().whole_preamble(&self.found).map_err(|error| self.at(error))
     }
 
     fn encoding(&self) -> Encoding {
         self.reader().spec.data_encoding()
     }
 
-    /// Whether the layout has no prefixes, so that every prefix is empty.
-    fn has_no_prefix(&self) -> bool {
-        self.reader().layout.is_some_and(|layout| !layout.prefixes)
+    /// Whether the layout has no preambles, so that every preamble is empty.
+    fn has_no_preamble(&self) -> bool {
+        self.reader().layout.is_some_and(|layout| !layout.preambles)
     }
 
     /// Whether zero bytes before the value may be padding: to the value alignment, between two empty values, or of
@@ -105,18 +105,18 @@ impl<'a> Pair<'a> {
     }
 }
 
-/// Whether two pairs of the same key have the same value and prefix.
+/// Whether two pairs of the same key have the same value and preamble.
 ///
 /// Errors: damage of either pair.
 pub(super) fn are_equal(old: &Pair<'_>, new: &Pair<'_>) -> Result<bool> {
-    Ok(have_equal_values(old, new)? && have_equal_prefixes(old, new)?)
+    Ok(have_equal_values(old, new)? && have_equal_preambles(old, new)?)
 }
 
-/// Whether a pair has this prefix and value. Zero bytes at the beginning of the prefix are ignored.
+/// Whether a pair has this preamble and value. Zero bytes at the beginning of the preamble are ignored.
 ///
 /// Errors: damage of the pair.
-pub(super) fn is_pair(pair: &Pair<'_>, prefix: &[u8], value: &[u8]) -> Result<bool> {
-    Ok(*pair.value()? == *value && without_padding(&pair.prefix()?) == without_padding(prefix))
+pub(super) fn is_pair(pair: &Pair<'_>, preamble: &[u8], value: &[u8]) -> Result<bool> {
+    Ok(*pair.value()? == *value && without_padding(&pair.preamble()?) == without_padding(preamble))
 }
 
 fn have_equal_values(old: &Pair<'_>, new: &Pair<'_>) -> Result<bool> {
@@ -131,19 +131,19 @@ fn have_equal_values(old: &Pair<'_>, new: &Pair<'_>) -> Result<bool> {
     }
 }
 
-fn have_equal_prefixes(old: &Pair<'_>, new: &Pair<'_>) -> Result<bool> {
-    if old.has_no_prefix() && new.has_no_prefix() {
+fn have_equal_preambles(old: &Pair<'_>, new: &Pair<'_>) -> Result<bool> {
+    if old.has_no_preamble() && new.has_no_preamble() {
         return Ok(true);
     }
-    let (old_prefix, new_prefix) = (old.prefix()?, new.prefix()?);
+    let (old_preamble, new_preamble) = (old.preamble()?, new.preamble()?);
     match old.may_be_padded() || new.may_be_padded() {
-        true => Ok(without_padding(&old_prefix) == without_padding(&new_prefix)),
-        false => Ok(*old_prefix == *new_prefix),
+        true => Ok(without_padding(&old_preamble) == without_padding(&new_preamble)),
+        false => Ok(*old_preamble == *new_preamble),
     }
 }
 
-/// Returns a prefix without the zero bytes at its beginning.
-fn without_padding(prefix: &[u8]) -> &[u8] {
-    let zeros = prefix.iter().take_while(|byte| **byte == 0).count();
-    prefix.get(zeros..).unwrap_or_default()
+/// Returns a preamble without the zero bytes at its beginning.
+fn without_padding(preamble: &[u8]) -> &[u8] {
+    let zeros = preamble.iter().take_while(|byte| **byte == 0).count();
+    preamble.get(zeros..).unwrap_or_default()
 }

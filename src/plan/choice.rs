@@ -117,7 +117,7 @@ impl Plan {
     /// ```
     pub fn with_max_shard_bytes(stats: &KeyStats, profile: Profile, most: u64) -> Plan {
         let keys = KeyFacts::new(stats);
-        let pair_bytes = u128::from(stats.value_bytes()) + u128::from(stats.prefix_bytes());
+        let pair_bytes = u128::from(stats.value_bytes()) + u128::from(stats.preamble_bytes());
         let key_bytes = pair_bytes * u128::from(keys.distinct) / u128::from(stats.pairs().max(1));
         Plan::choose(Totals::new(keys.distinct, key_bytes), Some(&keys), profile, most)
     }
@@ -152,7 +152,7 @@ impl Plan {
         self.keys
     }
 
-    /// The expected bytes of all shards, which decide the number of shards: values, prefixes, and 32 bytes per key for
+    /// The expected bytes of all shards, which decide the number of shards: values, preambles, and 32 bytes per key for
     /// index and checksums.
     pub fn stored_bytes(&self) -> u64 {
         self.stored_bytes

@@ -39,7 +39,7 @@ const REPEATED_FROM: u64 = 105;
 pub struct KeyStats {
     pairs: u64,
     value_bytes: u64,
-    prefix_bytes: u64,
+    preamble_bytes: u64,
     bounds: Option<Bounds>,
     low_bits: BitCounts,
     high_bits: BitCounts,
@@ -83,7 +83,7 @@ impl KeyStats {
         KeyStats {
             pairs: 0,
             value_bytes: 0,
-            prefix_bytes: 0,
+            preamble_bytes: 0,
             bounds: None,
             low_bits: BitCounts::new(LOW_BITS),
             high_bits: BitCounts::new(HIGH_BITS),
@@ -92,16 +92,16 @@ impl KeyStats {
         }
     }
 
-    /// Counts a pair, given the stored lengths of its prefix (0 without a prefix) and of its value.
+    /// Counts a pair, given the stored lengths of its preamble (0 without a preamble) and of its value.
     ///
     /// A repeated key counts as another pair but as the same distinct key.
     ///
     /// Cost: amortized O(1), some tens of nanoseconds.
     #[inline]
-    pub fn insert(&mut self, key: u64, prefix_len: u64, stored_value_len: u64) {
+    pub fn insert(&mut self, key: u64, preamble_len: u64, stored_value_len: u64) {
         self.pairs = self.pairs.saturating_add(1);
         self.value_bytes = self.value_bytes.saturating_add(stored_value_len);
-        self.prefix_bytes = self.prefix_bytes.saturating_add(prefix_len);
+        self.preamble_bytes = self.preamble_bytes.saturating_add(preamble_len);
         let bounds = Bounds::of(key);
         self.bounds = Some(self.bounds.map_or(bounds, |known| known.and(bounds)));
         self.low_bits.insert(key);
@@ -116,7 +116,7 @@ impl KeyStats {
     pub fn merge(&mut self, other: &KeyStats) {
         self.pairs = self.pairs.saturating_add(other.pairs);
         self.value_bytes = self.value_bytes.saturating_add(other.value_bytes);
-        self.prefix_bytes = self.prefix_bytes.saturating_add(other.prefix_bytes);
+        self.preamble_bytes = self.preamble_bytes.saturating_add(other.preamble_bytes);
         self.bounds = match (self.bounds, other.bounds) {
             (Some(left), Some(right)) => Some(left.and(right)),
             (left, right) => left.or(right),
@@ -132,14 +132,14 @@ impl KeyStats {
         self.pairs
     }
 
-    /// The stored bytes of all values, without prefixes.
+    /// The stored bytes of all values, without preambles.
     pub fn value_bytes(&self) -> u64 {
         self.value_bytes
     }
 
-    /// The stored bytes of all prefixes.
-    pub fn prefix_bytes(&self) -> u64 {
-        self.prefix_bytes
+    /// The stored bytes of all preambles.
+    pub fn preamble_bytes(&self) -> u64 {
+        self.preamble_bytes
     }
 
     /// The smallest key; `None` without pairs.
@@ -212,7 +212,7 @@ impl fmt::Debug for KeyStats {
         f.debug_struct("KeyStats")
             .field("pairs", &self.pairs)
             .field("value_bytes", &self.value_bytes)
-            .field("prefix_bytes", &self.prefix_bytes)
+            .field("preamble_bytes", &self.preamble_bytes)
             .field("bounds", &self.bounds)
             .finish_non_exhaustive()
     }
@@ -226,7 +226,7 @@ mod tests {
 
     fn stats(pairs: &[(u64, u64, u64)]) -> KeyStats {
         let mut stats = KeyStats::new();
-        pairs.iter().for_each(|&(key, prefix, value)| stats.insert(key, prefix, value));
+        pairs.iter().for_each(|&(key, preamble, value)| stats.insert(key, preamble, value));
         stats
     }
 
@@ -255,7 +255,7 @@ mod tests {
     fn one_more_pair_gives_different_statistics() {
         fn holds(pairs: Vec<(u64, u32, u32)>, key: u64, value: u32) -> TestResult {
             let pairs: Vec<_> =
-                pairs.into_iter().map(|(key, prefix, value)| (key, prefix.into(), value.into())).collect();
+                pairs.into_iter().map(|(key, preamble, value)| (key, preamble.into(), value.into())).collect();
             let mut more = stats(&pairs);
             more.insert(key, 0, value.into());
             TestResult::from_bool(more != stats(&pairs))
@@ -266,7 +266,7 @@ mod tests {
     #[test]
     fn counts_pairs_bytes_bounds_and_bits() {
         let stats = stats(&[(8, 0, 0), (24, 5, 1), (16, 0, 7), (8, 0, u64::MAX)]);
-        assert_eq!((stats.pairs(), stats.prefix_bytes(), stats.value_bytes()), (4, 5, u64::MAX));
+        assert_eq!((stats.pairs(), stats.preamble_bytes(), stats.value_bytes()), (4, 5, u64::MAX));
         assert_eq!((stats.smallest_key(), stats.largest_key()), (Some(8), Some(24)));
         assert_eq!(stats.varying_bits(), 0b11000);
         assert_eq!(stats.counts_by_bits(3..5), Some(vec![0, 2, 1, 1]));

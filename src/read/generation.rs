@@ -519,7 +519,7 @@ impl Generation {
         let table = shard_index_crc32.and_then(|crc32| self.table_section(slot.number, crc32));
         let known = KnownShard {
             shard_index_crc32,
-            prefixes_follow_padding: record.is_some_and(|record| record.digest.is_some()),
+            preambles_follow_padding: record.is_some_and(|record| record.digest.is_some()),
             table: ArcSwapOption::from_pointee(table),
             whole_verified: slot.whole_verified.clone(),
         };

@@ -74,7 +74,7 @@ impl OpenOptions {
         self
     }
 
-    /// Sets the cap in bytes on a decoded gzip value, and on a value or prefix that is not mapped or loaded. A larger
+    /// Sets the cap in bytes on a decoded gzip value, and on a value or preamble that is not mapped or loaded. A larger
     /// one is an error of kind `TooLarge`. Default: 1 GiB.
     pub fn max_value_bytes(&mut self, bytes: u64) -> &mut OpenOptions {
         self.read.max_value_bytes = bytes;

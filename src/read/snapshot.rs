@@ -104,10 +104,10 @@ impl Snapshot {
     /// # Errors
     ///
     /// Those of [`get`](Snapshot::get); `InvalidInput` if the shard has fewer bytes before the value or, in a data set
-    /// with checked prefixes, if the prefix has fewer.
-    pub fn get_prefix(&self, key: u64, n: u64) -> Result<Option<Value<'_>>> {
+    /// with checked preambles, if the preamble has fewer.
+    pub fn get_preamble(&self, key: u64, n: u64) -> Result<Option<Value<'_>>> {
         match self.generation.find(key)? {
-            Some(found) => found.reader().prefix(&found.key, n).map(Some),
+            Some(found) => found.reader().preamble(&found.key, n).map(Some),
             None => Ok(None),
         }
     }
@@ -148,8 +148,7 @@ impl Snapshot {
     }
 
     /// Returns the number of keys that the manifest states, in O(1); `None` for a data set without a manifest.
-    #[expect(clippy::len_without_is_empty, reason = "the length of a data set without a manifest is not known")]
-    pub fn len(&self) -> Option<u64> {
+    pub fn key_count(&self) -> Option<u64> {
         self.generation.manifest().map(|manifest| manifest.keys)
     }
 
@@ -222,7 +221,7 @@ impl Snapshot {
     pub fn stats(&self) -> Stats {
         Stats {
             shards: self.generation.shard_numbers().len(),
-            keys: self.len(),
+            keys: self.key_count(),
             value_bytes: self.generation.manifest().map(|manifest| manifest.value_bytes),
             file_bytes: self.generation.manifest().map(|it| it.shards.iter().map(|shard| shard.bytes).sum()),
             key_file_bytes: self.generation.key_file().map(|file| file.file_bytes()),

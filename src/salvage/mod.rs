@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! proof of a pair
-//!   with checks      the check of the value matches, and with prefixes that of the prefix;
+//!   with checks      the check of the value matches, and with preambles that of the preamble;
 //!                    the check of the minishard index need not match
 //!   without checks   the hash of the key leads to the minishard that has it,
 //!                    and the value is inside the file and overlaps no minishard index
@@ -105,7 +105,7 @@ impl Salvage {
 
     /// Like [`open`](Salvage::open), with the specification, JSON pointer and caps of `options`.
     ///
-    /// With a specification that differs from the manifest's, checks and prefixes are unknown, and pairs are judged
+    /// With a specification that differs from the manifest's, checks and preambles are unknown, and pairs are judged
     /// without checks.
     ///
     /// # Errors
@@ -188,10 +188,10 @@ impl Salvage {
     ///
     /// - If several shard index entries name one minishard index, one minishard is kept: the one that its keys hash to.
     /// - Minishard indexes are read in ascending order of their length, up to twice the length of the shard.
-    /// - Values and prefixes are read up to 64 times the length of the shard.
+    /// - Values and preambles are read up to 64 times the length of the shard.
     ///
-    /// Where values are aligned, the zeros at the beginning of a prefix are taken for padding, which they are unless version
-    /// 0.1.0 wrote such a prefix.
+    /// Where values are aligned, the zeros at the beginning of a preamble are taken for padding, which they are unless version
+    /// 0.1.0 wrote such a preamble.
     ///
     /// # Errors
     ///

@@ -41,7 +41,7 @@ struct Minishard {
 
 /// A pair that was proved right.
 struct Pair<'a> {
-    prefix: Bytes<'a>,
+    preamble: Bytes<'a>,
     value: Vec<u8>,
     is_zlib: bool,
 }
@@ -113,7 +113,7 @@ impl<'a, 'b> ShardSalvage<'a, 'b> {
                     self.lose(number, FindingKind::DuplicateId, error.at_key(row.id));
                 }
                 Ok(pair) => {
-                    self.loader.insert_with_prefix(row.id, &pair.prefix, &pair.value)?;
+                    self.loader.insert_with_preamble(row.id, &pair.preamble, &pair.value)?;
                     self.outcome.report.kept += 1;
                     self.outcome.report.wrong_slot += u64::from(location != here);
                     self.outcome.report.wrong_file += u64::from(here.shard != self.shard.number);
@@ -166,8 +166,8 @@ impl<'a, 'b> ShardSalvage<'a, 'b> {
             false => self.check_location(survey, minishard, row, range)?,
         }
         let (value, is_zlib) = self.decode(encoded).map_err(|error| (FindingKind::BadValue, error))?;
-        let prefix = self.prefix(survey, minishard, row, range, gap_start)?;
-        Ok(Pair { prefix, value, is_zlib })
+        let preamble = self.preamble(survey, minishard, row, range, gap_start)?;
+        Ok(Pair { preamble, value, is_zlib })
     }
 
     /// Proves a pair of a shard without checks: its key hashes to the minishard, and its value overlaps no index.
@@ -212,7 +212,7 @@ impl<'a, 'b> ShardSalvage<'a, 'b> {
     /// With checks, the gap begins where the minishard states: `survey.named` lacks the ranges of a minishard whose index
     /// fails its check. Without checks, or if the minishard does not state it, the gap begins at the end of the previous
     /// named range.
-    fn prefix(
+    fn preamble(
         &mut self,
         survey: &Survey,
         minishard: &Minishard,
@@ -220,7 +220,7 @@ impl<'a, 'b> ShardSalvage<'a, 'b> {
         range: ByteRange,
         gap_start: Option<u64>,
     ) -> Result<Bytes<'a>, Broken> {
-        if self.shard.layout.is_some_and(|layout| !layout.prefixes) {
+        if self.shard.layout.is_some_and(|layout| !layout.preambles) {
             return Ok(Bytes::Borrowed(&[]));
         }
         let has_checks = self.shard.layout.is_some_and(|layout| layout.checks);
@@ -229,8 +229,8 @@ impl<'a, 'b> ShardSalvage<'a, 'b> {
         self.shard.check_cap(gap).map_err(|error| (FindingKind::OverCap, error))?;
         self.take_bytes(gap)?;
         if has_checks {
-            let verified = self.shard.compare_prefix_check(row, minishard.checks, gap);
-            verified.map_err(|error| (FindingKind::PrefixCheck, error))?;
+            let verified = self.shard.compare_preamble_check(row, minishard.checks, gap);
+            verified.map_err(|error| (FindingKind::PreambleCheck, error))?;
         }
         let unreadable = |error| (FindingKind::UnreadableShard, error);
         let padding = self.shard.possible_padding(row, gap).map_err(unreadable)?;

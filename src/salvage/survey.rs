@@ -27,7 +27,7 @@ pub(super) struct Survey {
     /// The ranges of the shard index and the minishard indexes.
     pub(super) indexes: NamedRanges,
     /// The ranges of the shard index, of all proved minishard indexes and of their values; a gap between them may be a
-    /// prefix.
+    /// preamble.
     pub(super) named: NamedRanges,
     /// Whether shard index entries are moved to the first slots, as neuroglancer-scripts does.
     pub(super) is_compacted: bool,

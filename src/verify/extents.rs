@@ -9,7 +9,7 @@
 //!   alignment)
 //! - pad before a raw index: to 8
 //!
-//! A native shard has only these gaps, with two exceptions: in a data set with prefixes, any bytes may precede a value;
+//! A native shard has only these gaps, with two exceptions: in a data set with preambles, any bytes may precede a value;
 //! and a zero byte separates two consecutive empty values. In a foreign shard, a gap may contain any data of the program
 //! that wrote it.
 
@@ -131,9 +131,9 @@ impl Gap {
             Encoding::Gzip => next.is_value() && !self.previous.is_value(),
         };
         let start = if begins_minishard { start.next_multiple_of(MINISHARD_ALIGNMENT) } else { start };
-        // In a data set with prefixes, the padding that aligns a value precedes its prefix. The length of a prefix is
-        // not stored, so both count as the prefix. Its check, if there is one, covers both.
-        if !next.is_value() || layout.prefixes {
+        // In a data set with preambles, the padding that aligns a value precedes its preamble. The length of a preamble is
+        // not stored, so both count as the preamble. Its check, if there is one, covers both.
+        if !next.is_value() || layout.preambles {
             return start;
         }
         // the writer separates two consecutive empty values by a byte, so that their ranges differ
@@ -142,8 +142,8 @@ impl Gap {
         start + layout.value_alignment.padding(start)
     }
 
-    /// Returns whether a prefix may follow the padding: any bytes are then valid.
-    pub(super) fn may_hold_prefix(&self, layout: Layout) -> bool {
-        layout.prefixes && self.next.is_some_and(|next| next.is_value())
+    /// Returns whether a preamble may follow the padding: any bytes are then valid.
+    pub(super) fn may_hold_preamble(&self, layout: Layout) -> bool {
+        layout.preambles && self.next.is_some_and(|next| next.is_value())
     }
 }

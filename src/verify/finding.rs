@@ -164,9 +164,9 @@ finding_kinds! {
     IndexOverlap, "index-overlap", Error;
     /// Two empty values have the same offset; some readers keep one of two keys with the same range.
     SharedEmptyRange, "shared-empty-range", Warning;
-    /// A foreign shard has bytes that no index names: prefixes, padding, or unused bytes.
+    /// A foreign shard has bytes that no index names: preambles, padding, or unused bytes.
     UnnamedBytes, "unnamed-bytes", Note;
-    /// A native shard has bytes that no index names and that are neither padding nor a prefix.
+    /// A native shard has bytes that no index names and that are neither padding nor a preamble.
     UnexpectedGap, "unexpected-gap", Warning;
     /// The offset of a value is not a multiple of the data set's value alignment.
     MisalignedValue, "misaligned-value", Error;
@@ -179,7 +179,7 @@ finding_kinds! {
     BadValue, "bad-value", Error;
     /// The bytes before a value do not match their check, or were not verified because they follow a damaged index or
     /// range, so that their start is unknown.
-    PrefixCheck, "prefix-check", Error;
+    PreambleCheck, "preamble-check", Error;
     /// Padding in a native shard is not zero.
     NonzeroPadding, "nonzero-padding", Warning;
 }

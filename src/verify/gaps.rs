@@ -71,13 +71,13 @@ impl ShardVerifier<'_> {
         }
     }
 
-    /// Verifies a gap in a native shard: padding, then a prefix where one is allowed.
+    /// Verifies a gap in a native shard: padding, then a preamble where one is allowed.
     fn verify_native_gap(&mut self, gap: Gap, layout: Layout) {
         let ByteRange { start, end } = gap.range;
         let padding_end = gap.padding_end(layout, self.shard.spec.minishard_index_encoding());
         // padding that is too short (`padding_end > end`) is not reported here: a misaligned value is `MisalignedValue`,
         // and a misaligned minishard does no harm
-        if padding_end < end && !gap.may_hold_prefix(layout) {
+        if padding_end < end && !gap.may_hold_preamble(layout) {
             let message = format!("expected {} bytes of padding, found {}", padding_end - start, end - start);
             let error = Error::corrupt(message + " that no index names").at_offset(start);
             return self.report_finding(FindingKind::UnexpectedGap, error);

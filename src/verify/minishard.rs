@@ -171,7 +171,7 @@ impl ShardVerifier<'_> {
         self.extents.push_value(number, row.id, range);
         self.verify_alignment(number, row, range);
         if self.reaches(VerifyLevel::Data) {
-            let gap = self.has_prefix_checks().then(|| prefix_gap(range, gap_start));
+            let gap = self.has_preamble_checks().then(|| preamble_gap(range, gap_start));
             if self.charge_value_budget(range, &gap) {
                 self.verify_bytes(number, row, range, gap, checks);
             }
@@ -191,8 +191,8 @@ impl ShardVerifier<'_> {
         is_within
     }
 
-    fn has_prefix_checks(&self) -> bool {
-        self.shard.layout.is_some_and(|layout| layout.checks && layout.prefixes)
+    fn has_preamble_checks(&self) -> bool {
+        self.shard.layout.is_some_and(|layout| layout.checks && layout.preambles)
     }
 
     /// Verifies the gap before a value, if it has a check, and then the value.
@@ -205,9 +205,9 @@ impl ShardVerifier<'_> {
         checks: ChecksPlace,
     ) {
         if let Some(gap) = gap
-            && let Err(error) = gap.and_then(|gap| self.verify_stored_prefix(row, gap, checks))
+            && let Err(error) = gap.and_then(|gap| self.verify_stored_preamble(row, gap, checks))
         {
-            self.report_finding(FindingKind::PrefixCheck, error.at_minishard(number).at_key(row.id));
+            self.report_finding(FindingKind::PreambleCheck, error.at_minishard(number).at_key(row.id));
         }
         if let Err((kind, error)) = self.verify_stored_value(row, range, checks) {
             self.report_finding(kind, error.at_minishard(number).at_key(row.id).at_offset(range.start));
@@ -216,12 +216,12 @@ impl ShardVerifier<'_> {
     }
 
     /// Verifies the check of the gap before a value.
-    fn verify_stored_prefix(&mut self, row: Row, gap: ByteRange, checks: ChecksPlace) -> Result<()> {
+    fn verify_stored_preamble(&mut self, row: Row, gap: ByteRange, checks: ChecksPlace) -> Result<()> {
         self.shard.check_cap(gap)?;
         self.count_read(gap.len());
         self.advance(gap.len());
-        let found = checks::compute_prefix_check(self.body_window.read(gap)?);
-        self.checks_window.read_check(checks.place_of_prefix(row.number))?.compare("prefix", gap.start, found)
+        let found = checks::compute_preamble_check(self.body_window.read(gap)?);
+        self.checks_window.read_check(checks.place_of_preamble(row.number))?.compare("preamble", gap.start, found)
     }
 
     /// Verifies a value's check, in a shard with checks, then its encoding.
@@ -262,7 +262,7 @@ impl ShardVerifier<'_> {
 /// Returns the gap from `start` to a value.
 ///
 /// Errors: `Corrupt` if the start is unknown, or after the start of the value.
-fn prefix_gap(value: ByteRange, start: Option<u64>) -> Result<ByteRange> {
+fn preamble_gap(value: ByteRange, start: Option<u64>) -> Result<ByteRange> {
     match start {
         Some(start) if start <= value.start => Ok(ByteRange { start, end: value.start }),
         Some(start) => Err(Error::corrupt(format!(
@@ -270,7 +270,7 @@ fn prefix_gap(value: ByteRange, start: Option<u64>) -> Result<ByteRange> {
             value.start
         ))),
         None => Err(Error::corrupt(
-            "expected a valid index and valid ranges before this prefix, found damage: the start of the prefix is unknown, \
+            "expected a valid index and valid ranges before this preamble, found damage: the start of the preamble is unknown, \
              so it was not verified",
         )),
     }

@@ -5,7 +5,7 @@
 //! structure   the directory, the shard indexes                                  directory, shard
 //! index       minishard indexes, the hash of every key, overlaps and gaps       minishard, misplaced, extents, gaps
 //!             the key file                                                      key_file, key_sum
-//! data        values, checks, prefixes, padding, the CRC-32 of files            shard, minishard, gaps
+//! data        values, checks, preambles, padding, the CRC-32 of files            shard, minishard, gaps
 //! ```
 //!
 //! `team` does this for all shards, on one or several threads.
@@ -61,7 +61,7 @@ pub enum VerifyLevel {
     ///
     /// Cost: reads all indexes.
     Index,
-    /// Values, and the checks, prefixes and padding of native shards. With a manifest also the CRC-32 of every shard file,
+    /// Values, and the checks, preambles and padding of native shards. With a manifest also the CRC-32 of every shard file,
     /// which covers all of its bytes.
     ///
     /// Cost: reads the indexes and values of every shard, in storage order. With a manifest, before that also reads the
@@ -93,7 +93,7 @@ impl Snapshot {
     /// also one value and some blocks.
     ///
     /// Time and memory are linear in the length of the files, whatever their indexes state. In a shard of L bytes,
-    /// verification reads at most 2 L bytes of minishard indexes and at most 64 L bytes of values and prefixes, and
+    /// verification reads at most 2 L bytes of minishard indexes and at most 64 L bytes of values and preambles, and
     /// keeps at most L + 2^19 keys and minishards. Only shards whose ranges overlap, or with many empty values, would
     /// need more; the rest is then left out and reported as a finding. Holes of sparse files are skipped.
     ///

@@ -41,7 +41,7 @@ impl SharedBudget {
         add(&self.rows, rows.saturating_add(1)) <= most_rows(self.file_len)
     }
 
-    /// Charges a value and its prefix. Returns false if that exceeds the budget.
+    /// Charges a value and its preamble. Returns false if that exceeds the budget.
     pub(super) fn take_value(&self, bytes: u64) -> bool {
         add(&self.value_bytes, bytes) <= ValueBudget::most(self.file_len)
     }

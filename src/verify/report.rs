@@ -36,9 +36,9 @@ pub struct VerifyReport {
     /// Number of keys in all minishard indexes that could be read; in another format, of chunks. 0 at
     /// [`VerifyLevel::Structure`].
     pub keys: u64,
-    /// Stored (encoded) bytes of the values of these keys, without prefixes; 0 at [`VerifyLevel::Structure`].
+    /// Stored (encoded) bytes of the values of these keys, without preambles; 0 at [`VerifyLevel::Structure`].
     pub value_bytes: u64,
-    /// Number of bytes of the shards that were verified, in files or in memory: indexes, values (or chunks), prefixes
+    /// Number of bytes of the shards that were verified, in files or in memory: indexes, values (or chunks), preambles
     /// and padding.
     ///
     /// A byte that is verified twice counts twice, for example in a shard whose CRC-32 is in the manifest. Checks count

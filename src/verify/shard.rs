@@ -24,7 +24,7 @@ pub(super) struct ShardVerifier<'a> {
     pub(super) shard: &'a ShardReader,
     pub(super) max_value_bytes: u64,
     pub(super) report: &'a mut VerifyReport,
-    /// For values, prefixes and padding.
+    /// For values, preambles and padding.
     pub(super) body_window: Window<'a>,
     /// For checks, which are not adjacent to the values: one window for both would move twice per value.
     pub(super) checks_window: Window<'a>,
@@ -307,7 +307,7 @@ impl<'a> ShardVerifier<'a> {
     fn report_unread_values(&mut self) {
         if self.unread_values > 0 {
             let message = format!(
-                "expected at most {} bytes of values and prefixes in a shard of this length, found more, because \
+                "expected at most {} bytes of values and preambles in a shard of this length, found more, because \
                  ranges overlap: {} values were not verified",
                 ValueBudget::most(self.shard.files().data_len()),
                 self.unread_values

@@ -260,12 +260,12 @@ impl<'a> Team<'a> {
 
     /// Returns the ranges of minishards into which a shard is divided; empty if it is not.
     ///
-    /// A shard with gzip indexes and prefixes is not divided: the prefix of the first value of a minishard begins where
+    /// A shard with gzip indexes and preambles is not divided: the preamble of the first value of a minishard begins where
     /// the minishard before ends.
     fn ranges_of(&self, shard: &Shard) -> Vec<Range<MinishardNumber>> {
         let reader = shard.reader();
         let needs_order = reader.spec.minishard_index_encoding() == Encoding::Gzip
-            && reader.layout.is_some_and(|layout| layout.prefixes);
+            && reader.layout.is_some_and(|layout| layout.preambles);
         let is_divisible =
             self.level >= VerifyLevel::Index && !needs_order && reader.files().can_hold_shard_index(&reader.spec);
         let minishards = reader.spec.minishards();

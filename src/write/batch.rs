@@ -1,6 +1,6 @@
 //! A batch: pairs in memory in insertion order, encoded and checksummed as one unit.
 //!
-//! Each pair is a *record*: its header, as encoded by `pair_header`, its prefix and its value.
+//! Each pair is a *record*: its header, as encoded by `pair_header`, its preamble and its value.
 
 use std::path::Path;
 
@@ -36,20 +36,20 @@ pub(crate) struct Batch {
 /// Totals of encoded pairs.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Totals {
-    /// Whether any pair has a prefix.
-    pub(crate) has_prefixes: bool,
-    /// Bytes of all prefixes and stored values.
+    /// Whether any pair has a preamble.
+    pub(crate) has_preambles: bool,
+    /// Bytes of all preambles and stored values.
     pub(crate) stored_bytes: u64,
 }
 
 impl Totals {
     pub(crate) fn add(&mut self, header: &PairHeader) {
-        self.has_prefixes |= header.prefix_len > 0;
-        self.stored_bytes += header.prefix_len + header.stored_len;
+        self.has_preambles |= header.preamble_len > 0;
+        self.stored_bytes += header.preamble_len + header.stored_len;
     }
 
     pub(crate) fn merge(&mut self, other: Totals) {
-        self.has_prefixes |= other.has_prefixes;
+        self.has_preambles |= other.has_preambles;
         self.stored_bytes += other.stored_bytes;
     }
 }
@@ -79,8 +79,8 @@ impl Batch {
     pub(crate) const LARGE_COST: usize = pair_header::MAX_LEN + SORT_COST;
 
     /// Returns an upper bound on the memory of a pair of these lengths, in bytes: its share of the batch's cost.
-    pub(crate) fn cost_of(prefix_len: u64, value_len: u64, data_encoding: Encoding) -> u64 {
-        let own = (pair_header::MAX_LEN as u64).saturating_add(prefix_len).saturating_add(value_len);
+    pub(crate) fn cost_of(preamble_len: u64, value_len: u64, data_encoding: Encoding) -> u64 {
+        let own = (pair_header::MAX_LEN as u64).saturating_add(preamble_len).saturating_add(value_len);
         let encoded = match data_encoding {
             Encoding::Raw => 0,
             Encoding::Gzip => own.saturating_add(max_encoded_len(value_len) - value_len),
@@ -100,7 +100,7 @@ impl Batch {
         self.cost
     }
 
-    /// Adds a pair and its cost. `fill` must fill its buffer with prefix and value; the buffer is empty for a large
+    /// Adds a pair and its cost. `fill` must fill its buffer with preamble and value; the buffer is empty for a large
     /// pair.
     ///
     /// Errors: those of `fill`; `Internal` if header and bytes do not fit into the memory. If `fill` panics, the batch
@@ -142,7 +142,7 @@ impl Batch {
             let mut pair = Pair::read(&self.bytes, offset)?;
             if pair.header.is_inline() {
                 pair.header.value_check = checks::compute_value_check(pair.header.key, pair.value(&self.bytes));
-                pair.header.prefix_crc32 = checks::compute_prefix_check(pair.prefix(&self.bytes));
+                pair.header.preamble_crc32 = checks::compute_preamble_check(pair.preamble(&self.bytes));
                 pair.rewrite_checksums(self.bytes.bytes_mut());
             }
             totals.add(&pair.header);
@@ -167,7 +167,7 @@ impl Batch {
                 true => {
                     value.clear();
                     encoder.encode(pair.value(&self.bytes), &mut value);
-                    encoded.push_encoded(&pair.header, pair.prefix(&self.bytes), &value)?
+                    encoded.push_encoded(&pair.header, pair.preamble(&self.bytes), &value)?
                 }
             };
             totals.add(&header);
@@ -178,16 +178,16 @@ impl Batch {
     }
 
     /// Adds a pair whose value is already encoded; returns its header.
-    fn push_encoded(&mut self, raw: &PairHeader, prefix: &[u8], value: &[u8]) -> Result<PairHeader> {
+    fn push_encoded(&mut self, raw: &PairHeader, preamble: &[u8], value: &[u8]) -> Result<PairHeader> {
         let header = PairHeader {
             stored_len: value.len() as u64,
             value_check: checks::compute_value_check(raw.key, value),
-            prefix_crc32: checks::compute_prefix_check(prefix),
+            preamble_crc32: checks::compute_preamble_check(preamble),
             ..*raw
         };
-        let cost = Batch::cost_of(header.prefix_len, header.stored_len, Encoding::Raw);
+        let cost = Batch::cost_of(header.preamble_len, header.stored_len, Encoding::Raw);
         self.push(&header, usize::try_from(cost).unwrap_or(usize::MAX), |to| {
-            copy_both(prefix, value, to);
+            copy_both(preamble, value, to);
             Ok(())
         })?;
         Ok(header)
@@ -228,11 +228,11 @@ impl<'a> Iterator for Records<'a> {
     }
 }
 
-/// Fills `to` with a prefix and a value, which together have the length of `to`.
+/// Fills `to` with a preamble and a value, which together have the length of `to`.
 #[inline]
-pub(crate) fn copy_both(prefix: &[u8], value: &[u8], to: &mut [u8]) {
-    if let Some((prefix_to, value_to)) = to.split_at_mut_checked(prefix.len()) {
-        prefix_to.copy_from_slice(prefix);
+pub(crate) fn copy_both(preamble: &[u8], value: &[u8], to: &mut [u8]) {
+    if let Some((preamble_to, value_to)) = to.split_at_mut_checked(preamble.len()) {
+        preamble_to.copy_from_slice(preamble);
         value_to.copy_from_slice(value);
     }
 }
@@ -245,7 +245,7 @@ fn no_room() -> Error {
 #[inline]
 fn count(stats: &mut Option<&mut KeyStats>, header: &PairHeader) {
     if let Some(stats) = stats {
-        stats.insert(header.key, header.prefix_len, header.stored_len);
+        stats.insert(header.key, header.preamble_len, header.stored_len);
     }
 }
 
@@ -253,7 +253,7 @@ fn count(stats: &mut Option<&mut KeyStats>, header: &PairHeader) {
 struct Pair {
     header: PairHeader,
     start: usize,
-    prefix_start: usize,
+    preamble_start: usize,
     value_start: usize,
     end: usize,
 }
@@ -263,17 +263,17 @@ impl Pair {
     fn read(bytes: &[u8], start: usize) -> Result<Pair> {
         let (header, header_len) = pair_header::read(bytes.get(start..).unwrap_or_default())?;
         let to_usize = |len: u64| usize::try_from(len).unwrap_or(usize::MAX);
-        let prefix_start = start + header_len;
-        let end = prefix_start.saturating_add(to_usize(header.inline_len()));
-        let value_start = prefix_start.saturating_add(to_usize(header.prefix_len)).min(end);
+        let preamble_start = start + header_len;
+        let end = preamble_start.saturating_add(to_usize(header.inline_len()));
+        let value_start = preamble_start.saturating_add(to_usize(header.preamble_len)).min(end);
         if end > bytes.len() {
             return Err(Error::internal("a pair ends beyond its batch"));
         }
-        Ok(Pair { header, start, prefix_start, value_start, end })
+        Ok(Pair { header, start, preamble_start, value_start, end })
     }
 
-    fn prefix<'a>(&self, bytes: &'a [u8]) -> &'a [u8] {
-        bytes.get(self.prefix_start..self.value_start).unwrap_or_default()
+    fn preamble<'a>(&self, bytes: &'a [u8]) -> &'a [u8] {
+        bytes.get(self.preamble_start..self.value_start).unwrap_or_default()
     }
 
     #[inline]
@@ -282,7 +282,7 @@ impl Pair {
     }
 
     fn rewrite_checksums(&self, bytes: &mut [u8]) {
-        let header = bytes.get_mut(self.start..self.prefix_start).unwrap_or_default();
+        let header = bytes.get_mut(self.start..self.preamble_start).unwrap_or_default();
         pair_header::set_checksums(header, &self.header);
     }
 }

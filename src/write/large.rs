@@ -40,19 +40,19 @@ impl LargeFileWriter {
         Ok(LargeFileWriter { path, file, cursor })
     }
 
-    /// Reads a prefix and a value from `reader`, and appends the prefix and the encoded value. Returns their header.
+    /// Reads a preamble and a value from `reader`, and appends the preamble and the encoded value. Returns their header.
     ///
     /// Errors: `Io` if the reader fails or ends early; the bytes written so far then stay in the file without a header.
     pub(crate) fn write(
         &mut self,
         key: u64,
-        (prefix_len, value_len): (u64, u64),
+        (preamble_len, value_len): (u64, u64),
         reader: &mut dyn Read,
         data_encoding: Encoding,
     ) -> Result<PairHeader> {
         let position = self.cursor.position();
-        let mut prefix_crc32 = crc32fast::Hasher::new();
-        self.cursor.write_from(&mut ChecksumReader(reader, &mut prefix_crc32), prefix_len)?;
+        let mut preamble_crc32 = crc32fast::Hasher::new();
+        self.cursor.write_from(&mut ChecksumReader(reader, &mut preamble_crc32), preamble_len)?;
         let value_start = self.cursor.position();
         let mut value_check = checks::value_hasher(key);
         match data_encoding {
@@ -61,9 +61,9 @@ impl LargeFileWriter {
         }
         Ok(PairHeader {
             value_check: value_check.finalize(),
-            prefix_crc32: prefix_crc32.finalize(),
+            preamble_crc32: preamble_crc32.finalize(),
             large: Some(position),
-            ..PairHeader::new(key, prefix_len, self.cursor.position() - value_start)
+            ..PairHeader::new(key, preamble_len, self.cursor.position() - value_start)
         })
     }
 
@@ -93,7 +93,7 @@ impl LargeFileReader {
     }
 }
 
-/// Passes on the prefix and the stored value of a large pair, which begin at `position`.
+/// Passes on the preamble and the stored value of a large pair, which begin at `position`.
 pub(crate) fn pieces(
     file: Option<&LargeFileReader>,
     position: u64,
@@ -101,7 +101,7 @@ pub(crate) fn pieces(
     to: &mut PieceSink<'_>,
 ) -> Result<()> {
     let no_file = || Error::internal("there is no file of large pairs for a large pair").at_key(pair.key);
-    file.ok_or_else(no_file)?.pieces(position, pair.prefix_len + pair.stored_len, to)
+    file.ok_or_else(no_file)?.pieces(position, pair.preamble_len + pair.stored_len, to)
 }
 
 /// A reader that updates a checksum with the bytes that it reads.

@@ -79,7 +79,7 @@ impl BulkLoader {
     /// After an error the build cannot be finished.
     #[inline]
     pub fn insert(&mut self, key: u64, value: impl AsRef<[u8]>) -> Result<()> {
-        self.insert_with_prefix(key, &[], value.as_ref())
+        self.insert_with_preamble(key, &[], value.as_ref())
     }
 
     /// Adds all pairs of an iterator.
@@ -127,24 +127,24 @@ impl BulkLoader {
         })
     }
 
-    /// Adds a pair with a prefix: bytes that are stored directly before the value and are never encoded.
+    /// Adds a pair with a preamble: bytes that are stored directly before the value and are never encoded.
     ///
     /// # Errors
     ///
     /// Those of [`insert`](BulkLoader::insert).
-    pub fn insert_with_prefix(&mut self, key: u64, prefix: &[u8], value: &[u8]) -> Result<()> {
-        self.sorter.add(key, (prefix.len() as u64, value.len() as u64), Source::Slices(prefix, value))
+    pub fn insert_with_preamble(&mut self, key: u64, preamble: &[u8], value: &[u8]) -> Result<()> {
+        self.sorter.add(key, (preamble.len() as u64, value.len() as u64), Source::Slices(preamble, value))
     }
 
-    /// Adds a pair whose prefix and value are read from `reader`, in this order.
+    /// Adds a pair whose preamble and value are read from `reader`, in this order.
     ///
     /// Takes constant memory for any length. After a panic of the reader the build cannot be finished.
     ///
     /// # Errors
     ///
     /// Those of [`insert`](BulkLoader::insert), and `Io` if the reader fails or ends early.
-    pub fn insert_reader(&mut self, key: u64, prefix_len: u64, value_len: u64, reader: &mut dyn Read) -> Result<()> {
-        self.sorter.add(key, (prefix_len, value_len), Source::Reader(reader))
+    pub fn insert_reader(&mut self, key: u64, preamble_len: u64, value_len: u64, reader: &mut dyn Read) -> Result<()> {
+        self.sorter.add(key, (preamble_len, value_len), Source::Reader(reader))
     }
 
     /// Sorts, writes, syncs and publishes the pairs. The new generation is current when this returns.
@@ -180,7 +180,7 @@ impl BulkLoader {
     fn write(self) -> Result<Candidate> {
         let BulkLoader { options, sorter, pending } = self;
         let sorted = sorter.sort()?;
-        let layout = options.layout(sorted.totals.has_prefixes);
+        let layout = options.layout(sorted.totals.has_preambles);
         let spec = sorted.spec.with_data_encoding(options.encoding());
         GenerationWriter { options: &options, pending, spec, layout }.write_sorted(sorted)
     }

@@ -107,7 +107,7 @@ impl<'a> Merger<'a> {
                 self.options.check_cancel()?;
                 pairs.enter(number)?;
                 while let Some((_, header)) = pairs.next()? {
-                    stats.insert(header.key, header.prefix_len, header.stored_len);
+                    stats.insert(header.key, header.preamble_len, header.stored_len);
                 }
             }
         }
@@ -169,12 +169,12 @@ impl<'a> Merger<'a> {
         self.options.progress.begin(BuildPhase::Insert, 0);
         self.inputs.iter().try_for_each(|input| add_all(input, form, &mut sorter))?;
         let sorted = sorter.sort()?;
-        self.writer(sorted.spec, sorted.totals.has_prefixes, pending).write_sorted(sorted)
+        self.writer(sorted.spec, sorted.totals.has_preambles, pending).write_sorted(sorted)
     }
 
-    fn writer(&self, spec: ShardingSpec, prefixes: bool, pending: PendingGeneration) -> GenerationWriter<'_> {
+    fn writer(&self, spec: ShardingSpec, preambles: bool, pending: PendingGeneration) -> GenerationWriter<'_> {
         let spec = spec.with_data_encoding(self.data_encoding);
-        GenerationWriter { options: &self.options, pending, spec, layout: self.options.layout(prefixes) }
+        GenerationWriter { options: &self.options, pending, spec, layout: self.options.layout(preambles) }
     }
 }
 
@@ -209,8 +209,8 @@ fn add_all(input: &Snapshot, form: Form, sorter: &mut Sorter) -> Result<()> {
                     entry.encoded_value()?
                 }
             };
-            let prefix = entry.prefix()?;
-            sorter.add(key, (prefix.len() as u64, value.len() as u64), Source::Slices(&prefix, &value))?;
+            let preamble = entry.preamble()?;
+            sorter.add(key, (preamble.len() as u64, value.len() as u64), Source::Slices(&preamble, &value))?;
         }
     }
     Ok(())

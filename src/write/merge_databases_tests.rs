@@ -58,7 +58,7 @@ fn merged(inputs: &[Pairs], policy: &OnDuplicate) -> Pairs {
 
 fn check(store: &Path, expected: &Pairs) {
     let snapshot = ShardDb::open(store).unwrap().snapshot();
-    assert_eq!(snapshot.len(), Some(expected.len() as u64));
+    assert_eq!(snapshot.key_count(), Some(expected.len() as u64));
     for (key, value) in expected {
         assert_eq!(snapshot.get(*key).unwrap().unwrap(), value[..], "key {key}");
     }

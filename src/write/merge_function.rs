@@ -31,7 +31,7 @@ impl fmt::Debug for MergeFunction {
     }
 }
 
-/// The values of one key, in the order of insertion, decoded and without prefixes.
+/// The values of one key, in the order of insertion, decoded and without preambles.
 ///
 /// They are read one after another and need not fit into memory. See
 /// [`OnDuplicate::merge`](super::OnDuplicate::merge) for an example.
@@ -58,7 +58,7 @@ impl<'a> Values<'a> {
     ///
     /// # Errors
     ///
-    /// `Io` from a spill file; `InvalidInput` if several pairs of the key have prefixes.
+    /// `Io` from a spill file; `InvalidInput` if several pairs of the key have preambles.
     pub fn next_len(&mut self) -> Result<Option<u64>> {
         self.source.next_len()
     }

@@ -56,7 +56,7 @@ fn value(n: u64) -> Vec<u8> {
 
 fn check(store: &Path, expected: &BTreeMap<u64, Vec<Vec<u8>>>) {
     let snapshot = ShardDb::open(store).unwrap().snapshot();
-    assert_eq!(snapshot.len(), Some(expected.len() as u64));
+    assert_eq!(snapshot.key_count(), Some(expected.len() as u64));
     for (key, values) in expected {
         assert!(snapshot.get(*key).unwrap().unwrap() == listed(*key, values)[..], "key {key}");
     }
@@ -125,7 +125,7 @@ fn values_that_are_not_read_are_skipped() {
 }
 
 #[test]
-fn the_only_pair_of_a_key_keeps_its_prefix_and_several_may_have_none() {
+fn the_only_pair_of_a_key_keeps_its_preamble_and_several_may_have_none() {
     for memory in [1 << 14, 64 << 20] {
         for encoding in [Encoding::Raw, Encoding::Gzip] {
             let directory = TempDir::new();
@@ -134,20 +134,20 @@ fn the_only_pair_of_a_key_keeps_its_prefix_and_several_may_have_none() {
             options.data_encoding(encoding);
             let mut loader = options.create(&store).unwrap();
             for n in 0..500_u64 {
-                loader.insert_with_prefix(n, format!("prefix {n}").as_bytes(), &value(n)).unwrap();
+                loader.insert_with_preamble(n, format!("preamble {n}").as_bytes(), &value(n)).unwrap();
             }
             (500..1500).for_each(|n| loader.insert(500 + n % 100, value(n)).unwrap());
             loader.finish().unwrap();
             let snapshot = ShardDb::open(&store).unwrap().snapshot();
             for n in 0..500 {
-                let prefix = format!("prefix {n}");
-                assert_eq!(snapshot.get_prefix(n, prefix.len() as u64).unwrap().unwrap(), prefix.as_bytes());
+                let preamble = format!("preamble {n}");
+                assert_eq!(snapshot.get_preamble(n, preamble.len() as u64).unwrap().unwrap(), preamble.as_bytes());
                 assert!(snapshot.get(n).unwrap().unwrap() == listed(n, &[value(n)])[..]);
             }
             for (first, second) in [(&b"a"[..], &b""[..]), (b"", b"b"), (b"a", b"b")] {
                 let mut loader = options.create(&store).unwrap();
-                loader.insert_with_prefix(7, first, b"one").unwrap();
-                loader.insert_with_prefix(7, second, b"two").unwrap();
+                loader.insert_with_preamble(7, first, b"one").unwrap();
+                loader.insert_with_preamble(7, second, b"two").unwrap();
                 let error = loader.finish().unwrap_err();
                 assert_eq!((error.kind(), error.key()), (ErrorKind::InvalidInput, Some(7)));
             }

@@ -42,7 +42,7 @@ impl Pairs for MergedPairs<'_> {
                 key: None,
                 first: Spool::new(&path("first")),
                 count: 0,
-                has_prefix: false,
+                has_preamble: false,
             },
             merged: Spool::new(&path("merged")),
             raw: Spool::new(&path("raw")),
@@ -55,7 +55,7 @@ impl Pairs for MergedPairs<'_> {
 struct MergedSpan<'a> {
     all: &'a MergedPairs<'a>,
     group: Group<'a>,
-    /// The prefixes and stored values that were merged and not copied yet.
+    /// The preambles and stored values that were merged and not copied yet.
     merged: Spool,
     /// A merged value before it is compressed.
     raw: Spool,
@@ -68,30 +68,30 @@ struct Group<'a> {
     /// The next pair, of the current key or, at the end of the group, of another.
     next: Option<(u64, PairHeader)>,
     key: Option<u64>,
-    /// The value of the first pair, if that has a prefix and so was read with it.
+    /// The value of the first pair, if that has a preamble and so was read with it.
     first: Spool,
     /// Number of pairs of the key so far, `next` included.
     count: u64,
-    has_prefix: bool,
+    has_preamble: bool,
 }
 
 impl Group<'_> {
-    /// Enters the next key; returns its place and first header. Appends the prefix of its first pair to `prefix`.
-    fn enter(&mut self, prefix: &mut Spool) -> Result<Option<(u64, PairHeader)>> {
+    /// Enters the next key; returns its place and first header. Appends the preamble of its first pair to `preamble`.
+    fn enter(&mut self, preamble: &mut Spool) -> Result<Option<(u64, PairHeader)>> {
         if self.next.is_none() {
             self.next = self.pairs.next()?;
         }
         let Some((place, header)) = self.next else { return Ok(None) };
         self.key = Some(header.key);
         self.count = 1;
-        self.has_prefix = header.prefix_len > 0;
-        if self.has_prefix {
-            let (mut left, first) = (header.prefix_len, &mut self.first);
+        self.has_preamble = header.preamble_len > 0;
+        if self.has_preamble {
+            let (mut left, first) = (header.preamble_len, &mut self.first);
             self.pairs.pieces(&header, &mut |piece| {
-                let of_prefix = usize::try_from(left).unwrap_or(usize::MAX).min(piece.len());
-                let (of_prefix, of_value) = piece.split_at_checked(of_prefix).unwrap_or((piece, &[]));
-                left -= of_prefix.len() as u64;
-                prefix.push(of_prefix)?;
+                let of_preamble = usize::try_from(left).unwrap_or(usize::MAX).min(piece.len());
+                let (of_preamble, of_value) = piece.split_at_checked(of_preamble).unwrap_or((piece, &[]));
+                left -= of_preamble.len() as u64;
+                preamble.push(of_preamble)?;
                 first.push(of_value)
             })?;
         }
@@ -105,15 +105,15 @@ impl Group<'_> {
 
     /// Steps to the next pair.
     ///
-    /// Errors: `InvalidInput` if it belongs to the key, and one of its pairs has a prefix.
+    /// Errors: `InvalidInput` if it belongs to the key, and one of its pairs has a preamble.
     fn step(&mut self) -> Result<()> {
         self.next = self.pairs.next()?;
         let Some(header) = self.current() else { return Ok(()) };
         self.count += 1;
-        self.has_prefix |= header.prefix_len > 0;
-        match self.has_prefix {
+        self.has_preamble |= header.preamble_len > 0;
+        match self.has_preamble {
             true => {
-                let message = "expected no prefixes among several pairs of a key to merge, found one";
+                let message = "expected no preambles among several pairs of a key to merge, found one";
                 Err(Error::invalid_input(message).at_key(header.key))
             }
             false => Ok(()),
@@ -128,7 +128,7 @@ impl ValueSource for Group<'_> {
 
     fn read_next(&mut self, to: &mut dyn FnMut(&[u8]) -> Result<()>) -> Result<()> {
         let Some(header) = self.current() else { return Err(Error::internal("a key has no further value to merge")) };
-        match header.prefix_len {
+        match header.preamble_len {
             0 => self.pairs.pieces(&header, to)?,
             _ => read_all(&mut self.first, to)?,
         }
@@ -215,8 +215,8 @@ impl SortedPairs for MergedSpan<'_> {
         let (stored_len, value_check) = self.merge(first.key).map_err(|error| error.at_key(first.key))?;
         let header = PairHeader {
             value_check,
-            prefix_crc32: first.prefix_crc32,
-            ..PairHeader::new(first.key, first.prefix_len, stored_len)
+            preamble_crc32: first.preamble_crc32,
+            ..PairHeader::new(first.key, first.preamble_len, stored_len)
         };
         Ok(Some((place, header)))
     }
@@ -228,6 +228,6 @@ impl SortedPairs for MergedSpan<'_> {
 
 impl PairBytes for MergedSpan<'_> {
     fn pieces(&mut self, pair: &PairHeader, to: &mut PieceSink<'_>) -> Result<()> {
-        read_exactly(&mut self.merged, pair.prefix_len + pair.stored_len, to)
+        read_exactly(&mut self.merged, pair.preamble_len + pair.stored_len, to)
     }
 }

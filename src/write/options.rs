@@ -79,7 +79,7 @@ impl OnDuplicate {
     /// are skipped. It must be pure: equal calls write equal bytes. Neither the values of one key nor the new value need
     /// fit into the memory of the build.
     ///
-    /// The only pair of a key keeps its prefix. If a key has several pairs, none may have a prefix (`InvalidInput`). An
+    /// The only pair of a key keeps its preamble. If a key has several pairs, none may have a preamble (`InvalidInput`). An
     /// error of the function ends the build (`Io`, with its message), and so does a panic (`Internal`).
     ///
     /// ```
@@ -215,7 +215,7 @@ impl BuildOptions {
 
     /// Sets whether to store checks. Default: true.
     ///
-    /// Checks take 4 bytes per minishard and 4 bytes per key, or 8 bytes per key if any value has a prefix.
+    /// Checks take 4 bytes per minishard and 4 bytes per key, or 8 bytes per key if any value has a preamble.
     pub fn checks(&mut self, checks: bool) -> &mut BuildOptions {
         self.checks = checks;
         self
@@ -408,9 +408,9 @@ impl BuildOptions {
         }
     }
 
-    /// Returns the layout of the shards, given whether any pair has a prefix.
-    pub(crate) fn layout(&self, prefixes: bool) -> Layout {
-        Layout::new(self.checks, prefixes, self.value_alignment)
+    /// Returns the layout of the shards, given whether any pair has a preamble.
+    pub(crate) fn layout(&self, preambles: bool) -> Layout {
+        Layout::new(self.checks, preambles, self.value_alignment)
     }
 
     /// Returns the options of a build that starts now, whose memory is known.

@@ -2,8 +2,8 @@
 //!
 //! ```text
 //! key u64le | check of the stored value u32le
-//!           | varint: stored length * 8 + (4 if deleted) + (2 if large) + (1 if it has a prefix)
-//!           | if it has a prefix: varint: length of the prefix | CRC-32 of the prefix u32le
+//!           | varint: stored length * 8 + (4 if deleted) + (2 if large) + (1 if it has a preamble)
+//!           | if it has a preamble: varint: length of the preamble | CRC-32 of the preamble u32le
 //!           | if large: varint: offset in the file of large pairs
 //! ```
 
@@ -16,7 +16,7 @@ pub(crate) const MAX_VARINT: usize = 10;
 /// The maximum length of a header in bytes.
 pub(crate) const MAX_LEN: usize = 8 + 4 + MAX_VARINT + MAX_VARINT + 4 + MAX_VARINT;
 
-const HAS_PREFIX: u64 = 1;
+const HAS_PREAMBLE: u64 = 1;
 const IS_LARGE: u64 = 2;
 const IS_DELETED: u64 = 4;
 const FLAG_BITS: u32 = 3;
@@ -28,13 +28,13 @@ const CHECK: std::ops::Range<usize> = 8..12;
 pub(crate) fn write(header: &PairHeader, to: &mut Vec<u8>) {
     to.extend_from_slice(&header.key.to_le_bytes());
     to.extend_from_slice(&header.value_check.to_le_bytes());
-    let has_prefix = if header.prefix_len > 0 { HAS_PREFIX } else { 0 };
+    let has_preamble = if header.preamble_len > 0 { HAS_PREAMBLE } else { 0 };
     let is_large = if header.large.is_some() { IS_LARGE } else { 0 };
     let is_deleted = if header.is_deleted { IS_DELETED } else { 0 };
-    write_varint(header.stored_len << FLAG_BITS | is_deleted | is_large | has_prefix, to); // no value has 2^61 bytes
-    if header.prefix_len > 0 {
-        write_varint(header.prefix_len, to);
-        to.extend_from_slice(&header.prefix_crc32.to_le_bytes());
+    write_varint(header.stored_len << FLAG_BITS | is_deleted | is_large | has_preamble, to); // no value has 2^61 bytes
+    if header.preamble_len > 0 {
+        write_varint(header.preamble_len, to);
+        to.extend_from_slice(&header.preamble_crc32.to_le_bytes());
     }
     if let Some(position) = header.large {
         write_varint(position, to);
@@ -61,18 +61,18 @@ fn read_header(bytes: &[u8]) -> Option<(PairHeader, usize)> {
         key: u64::from_le_bytes(*key),
         value_check: u32::from_le_bytes(*check),
         stored_len: length >> FLAG_BITS,
-        prefix_len: 0,
-        prefix_crc32: 0,
+        preamble_len: 0,
+        preamble_crc32: 0,
         batch: 0,
         is_deleted: length & IS_DELETED != 0,
         large: None,
         source: 0,
         locator: 0,
     };
-    if length & HAS_PREFIX != 0 {
-        header.prefix_len = read_varint(&mut rest)?;
+    if length & HAS_PREAMBLE != 0 {
+        header.preamble_len = read_varint(&mut rest)?;
         let (crc32, after) = rest.split_first_chunk::<4>()?;
-        header.prefix_crc32 = u32::from_le_bytes(*crc32);
+        header.preamble_crc32 = u32::from_le_bytes(*crc32);
         rest = after;
     }
     if length & IS_LARGE != 0 {
@@ -86,10 +86,10 @@ pub(crate) fn set_checksums(header: &mut [u8], from: &PairHeader) {
     if let Some(check) = header.get_mut(CHECK) {
         check.copy_from_slice(&from.value_check.to_le_bytes());
     }
-    if from.prefix_len > 0
+    if from.preamble_len > 0
         && let Some(crc32) = header.last_chunk_mut()
     {
-        *crc32 = from.prefix_crc32.to_le_bytes();
+        *crc32 = from.preamble_crc32.to_le_bytes();
     }
 }
 
@@ -130,13 +130,13 @@ mod tests {
             (u64::MAX >> 3, u64::MAX, Some(u64::MAX)),
             (1 << 40, 127, Some(1 << 35)),
         ];
-        for (stored_len, prefix_len, large) in cases {
+        for (stored_len, preamble_len, large) in cases {
             let header = PairHeader {
                 key: u64::MAX - stored_len,
                 value_check: 0x1234_5678,
                 stored_len,
-                prefix_len,
-                prefix_crc32: if prefix_len > 0 { 0x9abc_def0 } else { 0 },
+                preamble_len,
+                preamble_crc32: if preamble_len > 0 { 0x9abc_def0 } else { 0 },
                 batch: 0,
                 is_deleted: stored_len == 0,
                 large,

@@ -3,7 +3,7 @@
 //! ```text
 //! | headers           [batch number varint] header, ...      read sequentially
 //! | hole              space reserved for headers and not used
-//! | value region      prefix and stored value, ...           read sequentially
+//! | value region      preamble and stored value, ...           read sequentially
 //! | slice table       per slice: start of its headers u64le, start of its values u64le
 //! ```
 //!

@@ -37,12 +37,12 @@ const ARRAY_BLOCK: usize = 256 << 10;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct PairHeader {
     pub(crate) key: u64,
-    pub(crate) prefix_len: u64,
+    pub(crate) preamble_len: u64,
     pub(crate) stored_len: u64,
     /// The check of the stored value.
     pub(crate) value_check: u32,
-    /// The CRC-32 of the prefix.
-    pub(crate) prefix_crc32: u32,
+    /// The CRC-32 of the preamble.
+    pub(crate) preamble_crc32: u32,
     /// The number of the batch that the pair was inserted in. Orders the pairs of one key by insertion.
     pub(crate) batch: u64,
     /// Whether this marks the key as deleted, in place of a pair. Only an update has such marks.
@@ -60,13 +60,13 @@ pub(crate) struct PairHeader {
 impl PairHeader {
     /// Returns a header without checksums and without a position in a source. `stored_len` is the raw length until the
     /// value is encoded.
-    pub(crate) fn new(key: u64, prefix_len: u64, stored_len: u64) -> PairHeader {
+    pub(crate) fn new(key: u64, preamble_len: u64, stored_len: u64) -> PairHeader {
         PairHeader {
             key,
-            prefix_len,
+            preamble_len,
             stored_len,
             value_check: 0,
-            prefix_crc32: 0,
+            preamble_crc32: 0,
             batch: 0,
             is_deleted: false,
             large: None,
@@ -75,12 +75,12 @@ impl PairHeader {
         }
     }
 
-    /// Returns the number of the pair's bytes in the source: those of prefix and stored value, or 0 for a large pair.
+    /// Returns the number of the pair's bytes in the source: those of preamble and stored value, or 0 for a large pair.
     #[inline]
     pub(crate) fn inline_len(&self) -> u64 {
         match self.large {
             Some(_) => 0,
-            None => self.prefix_len + self.stored_len,
+            None => self.preamble_len + self.stored_len,
         }
     }
 
@@ -105,10 +105,10 @@ pub(crate) fn check_value_len(key: u64, len: u64, data_encoding: Encoding) -> Re
 
 /// A source of the bytes of pairs, in the order in which they are written.
 pub(crate) trait PairBytes {
-    /// Passes the prefix and the stored value of a pair to `to`, in pieces of any length.
+    /// Passes the preamble and the stored value of a pair to `to`, in pieces of any length.
     fn pieces(&mut self, pair: &PairHeader, to: &mut PieceSink<'_>) -> Result<()>;
 
-    /// Copies the prefix and the stored value of a pair.
+    /// Copies the preamble and the stored value of a pair.
     #[inline]
     fn copy(&mut self, pair: &PairHeader, to: &mut Cursor) -> Result<()> {
         self.pieces(pair, &mut |piece| to.write(piece))
@@ -121,7 +121,7 @@ pub(crate) type PieceSink<'a> = dyn FnMut(&[u8]) -> Result<()> + 'a;
 /// Pairs that are stored one after another in memory.
 impl PairBytes for &[u8] {
     fn pieces(&mut self, pair: &PairHeader, to: &mut PieceSink<'_>) -> Result<()> {
-        let len = usize::try_from(pair.prefix_len + pair.stored_len).unwrap_or(usize::MAX);
+        let len = usize::try_from(pair.preamble_len + pair.stored_len).unwrap_or(usize::MAX);
         let (pair_bytes, rest) = self.split_at_checked(len).unwrap_or((self, &[]));
         *self = rest;
         to(pair_bytes)
@@ -151,7 +151,7 @@ pub struct ShardSummary {
     pub bytes: u64,
     /// The number of keys.
     pub keys: u64,
-    /// The stored bytes of all values: encoded, without prefixes, padding and indexes.
+    /// The stored bytes of all values: encoded, without preambles, padding and indexes.
     pub value_bytes: u64,
     /// The CRC-32 of the file.
     pub crc32: u32,
@@ -185,7 +185,7 @@ pub(crate) struct ShardFile {
 /// The position of a value in the file.
 #[derive(Clone, Copy, Debug)]
 struct ValuePosition {
-    /// Number of zero bytes before the prefix.
+    /// Number of zero bytes before the preamble.
     padding: u64,
     value: ByteRange,
 }
@@ -204,11 +204,11 @@ impl PositionAssigner {
     fn position_of(&mut self, pair: &PairHeader) -> ValuePosition {
         let empty = pair.stored_len == 0;
         // a byte between two empty values, because CloudVolume keeps only one of several keys that share a byte range
-        let apart = u64::from(self.after_empty && empty && pair.prefix_len == 0);
-        let unaligned = self.end + apart + pair.prefix_len;
+        let apart = u64::from(self.after_empty && empty && pair.preamble_len == 0);
+        let unaligned = self.end + apart + pair.preamble_len;
         let start = unaligned + self.alignment.padding(unaligned);
         let position = ValuePosition {
-            padding: start - pair.prefix_len - self.end,
+            padding: start - pair.preamble_len - self.end,
             value: ByteRange { start, end: start + pair.stored_len },
         };
         (self.end, self.after_empty) = (position.value.end, empty);
@@ -313,9 +313,9 @@ impl ShardFile {
             let location = Location { shard: self.number, minishard };
             self.body.write(&checks::compute_index_check(location, encoded).to_le_bytes())?;
             pairs.iter().try_for_each(|pair| self.body.write(&pair.value_check.to_le_bytes()))?;
-            if self.layout.prefixes {
+            if self.layout.preambles {
                 let mut positions = pairs.iter().zip(&self.positions);
-                positions.try_for_each(|(pair, position)| self.body.write(&prefix_checksum(pair, position)))?;
+                positions.try_for_each(|(pair, position)| self.body.write(&preamble_checksum(pair, position)))?;
             }
         }
         Ok(index)
@@ -501,7 +501,7 @@ struct ArrayCursors {
 struct CheckCursors {
     index: Cursor,
     values: Cursor,
-    prefixes: Option<Cursor>,
+    preambles: Option<Cursor>,
 }
 
 impl ArrayCursors {
@@ -517,7 +517,7 @@ impl ArrayCursors {
             checks: layout.checks.then(|| CheckCursors {
                 index: at(checks),
                 values: at(checks + 4),
-                prefixes: layout.prefixes.then(|| at(checks + 4 + 4 * keys)),
+                preambles: layout.preambles.then(|| at(checks + 4 + 4 * keys)),
             }),
         }
     }
@@ -528,8 +528,8 @@ impl ArrayCursors {
         self.sizes.write(&pair.stored_len.to_le_bytes())?;
         let Some(checks) = &mut self.checks else { return Ok(()) };
         checks.values.write(&pair.value_check.to_le_bytes())?;
-        match &mut checks.prefixes {
-            Some(prefixes) => prefixes.write(&prefix_checksum(pair, position)),
+        match &mut checks.preambles {
+            Some(preambles) => preambles.write(&preamble_checksum(pair, position)),
             None => Ok(()),
         }
     }
@@ -542,7 +542,7 @@ impl ArrayCursors {
         }
         let Some(mut checks) = self.checks else { return Ok(()) };
         checks.index.write(&index_check.finalize().to_le_bytes())?;
-        for array in [Some(checks.index), Some(checks.values), checks.prefixes].into_iter().flatten() {
+        for array in [Some(checks.index), Some(checks.values), checks.preambles].into_iter().flatten() {
             body.append(array)?;
         }
         Ok(())
@@ -551,7 +551,7 @@ impl ArrayCursors {
     /// Finishes the arrays without writing the check of the index: for a gzip index, whose check is that of its encoded
     /// bytes.
     fn finish(self) -> Result<()> {
-        let checks = self.checks.map(|checks| [Some(checks.values), checks.prefixes]);
+        let checks = self.checks.map(|checks| [Some(checks.values), checks.preambles]);
         let index = [Some(self.ids), Some(self.starts), Some(self.sizes)];
         let mut arrays = index.into_iter().chain(checks.into_iter().flatten()).flatten();
         arrays.try_for_each(|mut array| array.finish().map(drop))
@@ -569,10 +569,10 @@ fn check_end(pair: &PairHeader, position: &ValuePosition, written: &Cursor) -> R
     Err(Error::internal(message).at_key(pair.key))
 }
 
-/// Returns the checksum that is the check of a prefix: of all bytes between two values, padding and then the prefix.
-fn prefix_checksum(pair: &PairHeader, position: &ValuePosition) -> [u8; 4] {
+/// Returns the checksum that is the check of a preamble: of all bytes between two values, padding and then the preamble.
+fn preamble_checksum(pair: &PairHeader, position: &ValuePosition) -> [u8; 4] {
     let mut check = crc32_of_zeros(position.padding);
-    check.combine(&Hasher::new_with_initial_len(pair.prefix_crc32, pair.prefix_len));
+    check.combine(&Hasher::new_with_initial_len(pair.preamble_crc32, pair.preamble_len));
     check.finalize().to_le_bytes()
 }
 

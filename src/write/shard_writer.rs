@@ -111,29 +111,29 @@ impl ShardWriter {
     /// `OutOfOrder` if the key belongs to another shard or precedes the last key in storage order; `DuplicateKey` if it
     /// equals the last key; `TooLarge` for a gzip value or a gzip minishard index that readers refuse by default; `Io`.
     pub fn insert(&mut self, key: u64, value: impl AsRef<[u8]>) -> Result<()> {
-        self.insert_with_prefix(key, &[], value.as_ref())
+        self.insert_with_preamble(key, &[], value.as_ref())
     }
 
-    /// Adds a pair with a prefix: bytes that are stored directly before the value and are never encoded.
+    /// Adds a pair with a preamble: bytes that are stored directly before the value and are never encoded.
     ///
     /// # Errors
     ///
-    /// Those of [`insert`](ShardWriter::insert); `InvalidInput` for a prefix if the layout has no prefixes, or
+    /// Those of [`insert`](ShardWriter::insert); `InvalidInput` for a preamble if the layout has no preambles, or
     /// if it begins with a zero byte and values are aligned.
-    pub fn insert_with_prefix(&mut self, key: u64, prefix: &[u8], value: &[u8]) -> Result<()> {
+    pub fn insert_with_preamble(&mut self, key: u64, preamble: &[u8], value: &[u8]) -> Result<()> {
         check_value_len(key, value.len() as u64, self.file.spec().data_encoding())?;
         let minishard = self.check_order(key)?;
-        if !prefix.is_empty() && !self.file.layout().prefixes {
+        if !preamble.is_empty() && !self.file.layout().preambles {
             let message =
-                "expected no prefix, because the layout has none: create the writer with a layout with `prefixes`";
+                "expected no preamble, because the layout has none: create the writer with a layout with `preambles`";
             return Err(Error::invalid_input(message).at_key(key));
         }
-        self.file.layout().value_alignment.check_prefix(prefix).map_err(|error| error.at_key(key))?;
+        self.file.layout().value_alignment.check_preamble(preamble).map_err(|error| error.at_key(key))?;
         if minishard != self.minishard {
             self.flush_minishard()?;
             self.minishard = minishard;
         }
-        self.bytes.extend_from_slice(prefix);
+        self.bytes.extend_from_slice(preamble);
         let start = self.bytes.len();
         match self.file.spec().data_encoding() {
             Encoding::Raw => self.bytes.extend_from_slice(value),
@@ -142,8 +142,8 @@ impl ShardWriter {
         let stored = self.bytes.get(start..).unwrap_or_default();
         self.pairs.push(PairHeader {
             value_check: checks::compute_value_check(key, stored),
-            prefix_crc32: checks::compute_prefix_check(prefix),
-            ..PairHeader::new(key, prefix.len() as u64, stored.len() as u64)
+            preamble_crc32: checks::compute_preamble_check(preamble),
+            ..PairHeader::new(key, preamble.len() as u64, stored.len() as u64)
         });
         Ok(())
     }
@@ -259,8 +259,8 @@ mod tests {
     ) -> (Vec<u8>, ShardSummary) {
         let path = path(name);
         let mut writer = ShardWriter::create(&path, spec, ShardNumber(0), layout).unwrap();
-        for (key, prefix, value) in pairs {
-            writer.insert_with_prefix(*key, prefix, value).unwrap();
+        for (key, preamble, value) in pairs {
+            writer.insert_with_preamble(*key, preamble, value).unwrap();
         }
         let summary = writer.finish().unwrap();
         let bytes = fs::read(&path).unwrap();
@@ -299,13 +299,13 @@ mod tests {
         assert_eq!((summary.keys, summary.value_bytes), (4, 4));
     }
 
-    /// Checks after the index, alignment and prefixes, in a shard of one minishard.
+    /// Checks after the index, alignment and preambles, in a shard of one minishard.
     #[test]
-    fn golden_checks_prefixes_alignment() {
+    fn golden_checks_preambles_alignment() {
         let layout = Layout::new(true, true, ValueAlignment::Sixteen);
         let pairs: [(u64, &[u8], &[u8]); 2] = [(7, b"P", b"value"), (8, b"", b"v")];
         let (bytes, _) = written("checks", identity(0), layout, &pairs);
-        // index at 16..64, checks at 64..84, the first value at 96 after its prefix, the second at 112
+        // index at 16..64, checks at 64..84, the first value at 96 after its preamble, the second at 112
         let index = words(&[7, 1, 80, 11, 5, 1]);
         let crc = |parts: &[&[u8]]| crc32fast::hash(&parts.concat()).to_le_bytes().to_vec();
         let expected = [
@@ -328,18 +328,18 @@ mod tests {
     #[test]
     fn minishards_of_many_keys_have_the_same_bytes() {
         for encoding in [Encoding::Raw, Encoding::Gzip] {
-            for (checks, prefixes) in [(false, false), (true, false), (true, true)] {
-                let layout = Layout::new(checks, prefixes, ValueAlignment::Eight);
+            for (checks, preambles) in [(false, false), (true, false), (true, true)] {
+                let layout = Layout::new(checks, preambles, ValueAlignment::Eight);
                 let spec = identity(1).with_minishard_index_encoding(encoding);
                 let values: Vec<Vec<u8>> = (0..50_000usize).map(|i| vec![i.to_le_bytes()[0]; i % 7]).collect();
-                let prefix = |i: usize| if prefixes && i.is_multiple_of(3) { &b"pre"[..] } else { b"" };
+                let preamble = |i: usize| if preambles && i.is_multiple_of(3) { &b"pre"[..] } else { b"" };
                 let pairs: Vec<PairHeader> = (0..values.len())
                     .map(|i| PairHeader {
                         key: 2 * i as u64,
-                        prefix_len: prefix(i).len() as u64,
+                        preamble_len: preamble(i).len() as u64,
                         stored_len: values[i].len() as u64,
                         value_check: checks::compute_value_check(2 * i as u64, &values[i]),
-                        prefix_crc32: crc32fast::hash(prefix(i)),
+                        preamble_crc32: crc32fast::hash(preamble(i)),
                         batch: 0,
                         is_deleted: false,
                         large: None,
@@ -347,9 +347,9 @@ mod tests {
                         locator: 0,
                     })
                     .collect();
-                let bytes: Vec<u8> = (0..values.len()).flat_map(|i| [prefix(i), &values[i]].concat()).collect();
+                let bytes: Vec<u8> = (0..values.len()).flat_map(|i| [preamble(i), &values[i]].concat()).collect();
                 let write = |many_keys: bool| {
-                    let name = format!("many-{encoding:?}-{checks}-{prefixes}-{many_keys}");
+                    let name = format!("many-{encoding:?}-{checks}-{preambles}-{many_keys}");
                     let path = path(&name);
                     let mut file = ShardFile::create(&path, spec, ShardNumber(0), layout).unwrap();
                     let mut source = &bytes[..];
@@ -364,7 +364,7 @@ mod tests {
                         false => file.write_minishard(MinishardNumber(0), &pairs, &mut source),
                     }
                     .unwrap();
-                    let one_more = PairHeader { key: 1, prefix_len: 0, stored_len: 0, ..pairs[0] };
+                    let one_more = PairHeader { key: 1, preamble_len: 0, stored_len: 0, ..pairs[0] };
                     file.write_minishard(MinishardNumber(1), &[one_more], &mut &b""[..]).unwrap();
                     let summary = file.finish().unwrap();
                     let bytes = fs::read(&path).unwrap();
@@ -373,7 +373,7 @@ mod tests {
                     assert!(!scratch.exists());
                     (bytes, summary)
                 };
-                assert!(write(true) == write(false), "{encoding:?} index, {checks}, {prefixes}");
+                assert!(write(true) == write(false), "{encoding:?} index, {checks}, {preambles}");
             }
         }
     }
@@ -390,7 +390,7 @@ mod tests {
         assert_eq!(kind(writer.insert(4, b"")), ErrorKind::OutOfOrder, "a smaller key");
         writer.insert(1, b"").unwrap();
         assert_eq!(kind(writer.insert(12, b"")), ErrorKind::OutOfOrder, "a key of the minishard before");
-        assert_eq!(kind(writer.insert_with_prefix(5, b"p", b"")), ErrorKind::InvalidInput);
+        assert_eq!(kind(writer.insert_with_preamble(5, b"p", b"")), ErrorKind::InvalidInput);
         drop(writer);
         assert!(!path.exists(), "an unfinished shard is removed");
         assert!(ShardWriter::create(&path, spec, ShardNumber(2), Layout::default()).is_err());

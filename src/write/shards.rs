@@ -313,7 +313,7 @@ fn no_shard() -> Error {
 }
 
 fn add_progress(progress: &BuildProgress, pairs: &[PairHeader]) {
-    progress.add(pairs.iter().map(|pair| pair.prefix_len + pair.stored_len).sum());
+    progress.add(pairs.iter().map(|pair| pair.preamble_len + pair.stored_len).sum());
 }
 
 /// Syncs finished files in a thread while the next ones are written. If the thread cannot start, the caller syncs them.

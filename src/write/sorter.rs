@@ -153,14 +153,14 @@ impl Sorter {
         added
     }
 
-    /// Adds a pair whose prefix may follow padding.
+    /// Adds a pair whose preamble may follow padding.
     #[cold]
     fn add_after_padding(&mut self, key: u64, lens: (u64, u64), source: Source<'_>) -> Result<()> {
         let alignment = self.options.value_alignment;
-        let check = |prefix: &[u8]| alignment.check_prefix(prefix).map_err(|error| error.at_key(key));
+        let check = |preamble: &[u8]| alignment.check_preamble(preamble).map_err(|error| error.at_key(key));
         match source {
-            Source::Slices(prefix, _) => {
-                check(prefix)?;
+            Source::Slices(preamble, _) => {
+                check(preamble)?;
                 self.add_pair(key, lens, source)
             }
             Source::Reader(reader) => {
@@ -204,7 +204,7 @@ impl Sorter {
             none => none.insert(LargeFileWriter::create(&self.spill_dir, self.first_batch)?),
         };
         let header = match source {
-            Source::Slices(prefix, value) => large.write(key, lens, &mut prefix.chain(value), self.data_encoding),
+            Source::Slices(preamble, value) => large.write(key, lens, &mut preamble.chain(value), self.data_encoding),
             Source::Reader(reader) => large.write(key, lens, reader, self.data_encoding),
         };
         let header = header.map_err(|error| error.at_key(key))?;
@@ -463,12 +463,12 @@ pub(crate) enum Source<'a> {
 }
 
 impl Source<'_> {
-    /// Fills `to` with the prefix and the value.
+    /// Fills `to` with the preamble and the value.
     #[inline]
     fn fill(self, to: &mut [u8], key: u64) -> Result<()> {
         match self {
-            Source::Slices(prefix, value) => {
-                batch::copy_both(prefix, value, to);
+            Source::Slices(preamble, value) => {
+                batch::copy_both(preamble, value, to);
                 Ok(())
             }
             Source::Reader(reader) => {

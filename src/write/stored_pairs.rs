@@ -80,9 +80,9 @@ impl<'a> StoredPairs<'a> {
     fn header(key: u64, pair: &StoredPair) -> PairHeader {
         PairHeader {
             value_check: pair.value_check,
-            prefix_crc32: pair.prefix_check,
+            preamble_crc32: pair.preamble_check,
             locator: pair.value.start,
-            ..PairHeader::new(key, pair.prefix_len, pair.value.len())
+            ..PairHeader::new(key, pair.preamble_len, pair.value.len())
         }
     }
 
@@ -101,10 +101,10 @@ impl PairBytes for StoredPairs<'_> {
         let shard = self.shards.front().filter(|shard| shard.number() == number);
         let shard = shard.ok_or_else(|| Error::internal("a pair belongs to a shard that is not open"))?;
         let pair = StoredPair {
-            prefix_len: header.prefix_len,
+            preamble_len: header.preamble_len,
             value: ByteRange { start: header.locator, end: header.locator + header.stored_len },
             value_check: header.value_check,
-            prefix_check: header.prefix_crc32,
+            preamble_check: header.preamble_crc32,
         };
         shard.reader().copy_pair(minishard, header.key, &pair, to)
     }

@@ -59,9 +59,9 @@ fn part_bits(input: &Generation, spec: &ShardingSpec) -> Option<u8> {
     let more_bits = place_bits(own).checked_sub(place_bits(spec))?;
     // a part consists of whole shards
     let divides = same_hash && same_encoding && more_bits <= own.shard_bits() && more_bits < 16;
-    // whether any pair of an input with prefixes has one, and so the layout, is known only after all are read
-    let has_prefixes = input.layout().is_none_or(|layout| layout.prefixes);
-    (divides && input.manifest().is_some() && !has_prefixes).then_some(more_bits)
+    // whether any pair of an input with preambles has one, and so the layout, is known only after all are read
+    let has_preambles = input.layout().is_none_or(|layout| layout.preambles);
+    (divides && input.manifest().is_some() && !has_preambles).then_some(more_bits)
 }
 
 impl Pairs for UnionPairs<'_> {

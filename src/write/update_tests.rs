@@ -11,7 +11,7 @@ use crate::format::spec::{Encoding, ShardingSpec};
 use crate::write::{BuildOptions, UpdateOptions, UpdateReport, Updater};
 use crate::{BulkLoader, ErrorKind, OpenOptions, ShardDb, VerifyLevel};
 
-/// Prefix and value of each key.
+/// Preamble and value of each key.
 type Pairs = BTreeMap<u64, (Vec<u8>, Vec<u8>)>;
 
 /// A pair to put, or `None` for a key to delete.
@@ -43,7 +43,7 @@ impl Random {
 
     fn bytes(&mut self, longest: u64) -> Vec<u8> {
         let len = self.below(longest + 1);
-        (0..len).map(|_| u8::try_from(self.next() & 7).unwrap() | 1).collect() // no zeros, which look like padding before a prefix
+        (0..len).map(|_| u8::try_from(self.next() & 7).unwrap() | 1).collect() // no zeros, which look like padding before a preamble
     }
 }
 
@@ -53,7 +53,7 @@ struct Round {
     spec: ShardingSpec,
     alignment: u64,
     checks: bool,
-    prefixes: bool,
+    preambles: bool,
     ordered: bool,
     memory: u64,
     threads: usize,
@@ -66,13 +66,13 @@ impl Round {
         let hash = if random.below(3) == 0 { HashFunction::Identity } else { HashFunction::MurmurHash3X86_128 };
         let spec = ShardingSpec::new(hash, random.bits(3), random.bits(5), random.bits(6)).unwrap();
         let spec = spec.with_data_encoding(of(random.below(3))).with_minishard_index_encoding(of(random.below(3)));
-        let prefixes = random.below(3) == 0;
+        let preambles = random.below(3) == 0;
         Round {
             spec,
-            // with prefixes, padding looks like a prefix: see `Updater`
-            alignment: if prefixes { 1 } else { random.one_of(&[1, 8, 64]) },
+            // with preambles, padding looks like a preamble: see `Updater`
+            alignment: if preambles { 1 } else { random.one_of(&[1, 8, 64]) },
             checks: random.below(4) != 0,
-            prefixes,
+            preambles,
             ordered: random.below(2) == 0,
             memory: random.one_of(&[1 << 14, 1 << 18, 16 << 20]),
             threads: random.one_of(&[1, 2, 3]),
@@ -95,10 +95,10 @@ impl Round {
     }
 
     fn pair(&self, random: &mut Random) -> (Vec<u8>, Vec<u8>) {
-        let prefix = if self.prefixes && random.below(2) == 0 { random.bytes(20) } else { Vec::new() };
-        // an empty value after an empty value has a byte before it, which looks like a prefix of one zero
+        let preamble = if self.preambles && random.below(2) == 0 { random.bytes(20) } else { Vec::new() };
+        // an empty value after an empty value has a byte before it, which looks like a preamble of one zero
         let value = random.bytes(self.longest);
-        (prefix, if self.prefixes && value.is_empty() { vec![7] } else { value })
+        (preamble, if self.preambles && value.is_empty() { vec![7] } else { value })
     }
 
     fn pairs(&self, random: &mut Random, keys: u64) -> Pairs {
@@ -113,8 +113,8 @@ impl Round {
 
 fn build(options: &BuildOptions, store: &Path, pairs: &Pairs) -> PathBuf {
     let mut loader = options.create(store).unwrap();
-    for (key, (prefix, value)) in pairs {
-        loader.insert_with_prefix(*key, prefix, value).unwrap();
+    for (key, (preamble, value)) in pairs {
+        loader.insert_with_preamble(*key, preamble, value).unwrap();
     }
     store.join(loader.finish().unwrap().generation.to_string())
 }
@@ -122,7 +122,7 @@ fn build(options: &BuildOptions, store: &Path, pairs: &Pairs) -> PathBuf {
 fn update(mut updater: Updater, changes: &[Change]) -> crate::Result<(PathBuf, UpdateReport)> {
     for (key, pair) in changes {
         match pair {
-            Some((prefix, value)) => updater.put_with_prefix(*key, prefix, value)?,
+            Some((preamble, value)) => updater.put_with_preamble(*key, preamble, value)?,
             None => updater.delete(*key)?,
         }
     }
@@ -167,10 +167,10 @@ fn assert_same_files(found: &Path, expected: &Path, what: &str) {
 
 fn check_pairs(store: &Path, pairs: &Pairs) {
     let snapshot = ShardDb::open(store).unwrap().snapshot();
-    assert_eq!(snapshot.len(), Some(pairs.len() as u64));
-    for (key, (prefix, value)) in pairs {
+    assert_eq!(snapshot.key_count(), Some(pairs.len() as u64));
+    for (key, (preamble, value)) in pairs {
         assert_eq!(snapshot.get(*key).unwrap().unwrap(), value[..]);
-        assert_eq!(snapshot.get_prefix(*key, prefix.len() as u64).unwrap().unwrap(), prefix[..]);
+        assert_eq!(snapshot.get_preamble(*key, preamble.len() as u64).unwrap().unwrap(), preamble[..]);
     }
     let report = snapshot.verify(VerifyLevel::Data).unwrap();
     assert!(report.is_clean(), "{:?}", report.findings());
@@ -187,7 +187,7 @@ fn an_update_has_the_bytes_of_a_full_build() {
         let keys = random.one_of(&[5, 100, 1500]);
         let mut pairs = settings.pairs(&mut random, keys);
         build(&settings.build_options(), &store, &pairs);
-        let mut has_prefixes = pairs.values().any(|(prefix, _)| !prefix.is_empty());
+        let mut has_preambles = pairs.values().any(|(preamble, _)| !preamble.is_empty());
         for step in 0..3 {
             let what = format!("round {round}, step {step}: {settings:?}");
             let changes = settings.changes(&mut random, keys);
@@ -200,11 +200,11 @@ fn an_update_has_the_bytes_of_a_full_build() {
                 "{what}"
             );
             check_pairs(&store, &pairs);
-            let now_has_prefixes = pairs.values().any(|(prefix, _)| !prefix.is_empty());
-            if has_prefixes && !now_has_prefixes {
-                break; // the layout keeps its prefixes, which no full build without a prefix has
+            let now_has_preambles = pairs.values().any(|(preamble, _)| !preamble.is_empty());
+            if has_preambles && !now_has_preambles {
+                break; // the layout keeps its preambles, which no full build without a preamble has
             }
-            has_prefixes |= now_has_prefixes;
+            has_preambles |= now_has_preambles;
             let expected = build(&settings.build_options(), &whole, &pairs);
             assert_same_files(&store.join(generation), &expected, &what);
         }
@@ -448,9 +448,9 @@ fn a_pair_is_copied_after_the_shards_behind_it_were_emptied() {
     }
 }
 
-/// With prefixes and an alignment, padding must not become a prefix that grows with every update.
+/// With preambles and an alignment, padding must not become a preamble that grows with every update.
 #[test]
-fn pairs_without_a_prefix_keep_having_none() {
+fn pairs_without_a_preamble_keep_having_none() {
     for alignment in [1, 16, 4096] {
         let directory = TempDir::new();
         let store = directory.path().join("store");
@@ -466,7 +466,7 @@ fn pairs_without_a_prefix_keep_having_none() {
             update(Updater::new(&store, &UpdateOptions::new()).unwrap(), &changes).unwrap();
             let snapshot = ShardDb::open(&store).unwrap().snapshot();
             for entry in snapshot.iter().map(|entry| entry.unwrap()) {
-                assert_eq!(entry.prefix().unwrap().is_empty(), entry.key() != 20, "alignment {alignment}, {entry:?}");
+                assert_eq!(entry.preamble().unwrap().is_empty(), entry.key() != 20, "alignment {alignment}, {entry:?}");
             }
             check_pairs(&store, &pairs);
         }

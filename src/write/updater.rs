@@ -135,8 +135,8 @@ pub struct UpdateReport {
 /// backup. Values that do not change are copied as stored, without decoding, and their checks are compared.
 ///
 /// The result is byte-identical to a build of the merged pairs with the base's specification and layout, except that the
-/// layout keeps prefixes after the last one is gone. Where values are aligned, a prefix begins with a byte that is not zero,
-/// as in a build; a base of version 0.1.0 may have prefixes of unknown length there, and its update is then an error of kind
+/// layout keeps preambles after the last one is gone. Where values are aligned, a preamble begins with a byte that is not zero,
+/// as in a build; a base of version 0.1.0 may have preambles of unknown length there, and its update is then an error of kind
 /// `Unsupported`.
 ///
 /// Holds the writer lock of the store from the start. Memory use is that of a build with the same
@@ -228,7 +228,7 @@ impl Updater {
         &self.base
     }
 
-    /// Puts a pair: adds the key, or replaces its value. The key has no prefix then.
+    /// Puts a pair: adds the key, or replaces its value. The key has no preamble then.
     ///
     /// # Errors
     ///
@@ -236,30 +236,30 @@ impl Updater {
     /// cannot be finished.
     #[inline]
     pub fn put(&mut self, key: u64, value: impl AsRef<[u8]>) -> Result<()> {
-        self.put_with_prefix(key, &[], value.as_ref())
+        self.put_with_preamble(key, &[], value.as_ref())
     }
 
-    /// Puts a pair with a prefix, like [`BulkLoader::insert_with_prefix`](crate::BulkLoader::insert_with_prefix).
+    /// Puts a pair with a preamble, like [`BulkLoader::insert_with_preamble`](crate::BulkLoader::insert_with_preamble).
     ///
-    /// If no key of the base has a prefix, all its shards are written again.
+    /// If no key of the base has a preamble, all its shards are written again.
     ///
     /// # Errors
     ///
     /// Those of [`put`](Updater::put).
-    pub fn put_with_prefix(&mut self, key: u64, prefix: &[u8], value: &[u8]) -> Result<()> {
+    pub fn put_with_preamble(&mut self, key: u64, preamble: &[u8], value: &[u8]) -> Result<()> {
         self.note_shard(key);
-        self.changes.add(key, (prefix.len() as u64, value.len() as u64), Source::Slices(prefix, value))
+        self.changes.add(key, (preamble.len() as u64, value.len() as u64), Source::Slices(preamble, value))
     }
 
-    /// Puts a pair whose prefix and value are read from `reader`, in this order, like
+    /// Puts a pair whose preamble and value are read from `reader`, in this order, like
     /// [`BulkLoader::insert_reader`](crate::BulkLoader::insert_reader).
     ///
     /// # Errors
     ///
     /// Those of [`put`](Updater::put), and `Io` if the reader fails or ends early.
-    pub fn put_reader(&mut self, key: u64, prefix_len: u64, value_len: u64, reader: &mut dyn Read) -> Result<()> {
+    pub fn put_reader(&mut self, key: u64, preamble_len: u64, value_len: u64, reader: &mut dyn Read) -> Result<()> {
         self.note_shard(key);
-        self.changes.add(key, (prefix_len, value_len), Source::Reader(reader))
+        self.changes.add(key, (preamble_len, value_len), Source::Reader(reader))
     }
 
     /// Deletes a key. A key that is absent at the end is counted, or an error if the update is
@@ -323,9 +323,9 @@ fn apply_to_native(
     pending: PendingGeneration,
 ) -> Result<(Candidate, UpdateReport)> {
     let mut layout = manifest.layout;
-    layout.prefixes |= changes.totals.has_prefixes;
+    layout.preambles |= changes.totals.has_preambles;
     let writer = GenerationWriter { options: &options.build, pending, spec: *base.spec(), layout };
-    let rewrites_all = layout.prefixes && !manifest.layout.prefixes;
+    let rewrites_all = layout.preambles && !manifest.layout.preambles;
     let rewritten = manifest.shards.iter().filter(|shard| rewrites_all || changed.contains(&shard.number));
     let stored_bytes = rewritten.map(|shard| shard.bytes).fold(changes.totals.stored_bytes, u64::saturating_add);
     let (memory, overridden) = (changes.memory_of_minishards(), changes.dropped);
@@ -361,8 +361,8 @@ fn apply_to_foreign(
     pending: PendingGeneration,
 ) -> Result<(Candidate, UpdateReport)> {
     let mut sorted = sorted_pairs_of(base, &options.build, pending.spill_dir())?;
-    let prefixes = sorted.totals.has_prefixes || changes.totals.has_prefixes;
-    let layout = Layout::new(true, prefixes, ValueAlignment::One);
+    let preambles = sorted.totals.has_preambles || changes.totals.has_preambles;
+    let layout = Layout::new(true, preambles, ValueAlignment::One);
     let writer = GenerationWriter { options: &options.build, pending, spec: *base.spec(), layout };
     let stored_bytes = changes.totals.stored_bytes + sorted.totals.stored_bytes;
     let (memory, overridden) = (changes.memory_of_minishards(), changes.dropped);
@@ -388,9 +388,9 @@ fn sorted_pairs_of(base: &Snapshot, options: &BuildOptions, spill_dir: &Path) ->
                     "expected each key in the minishard that it hashes to, found it in another: salvage the base";
                 return Err(Error::corrupt(message).at_key(entry.key()));
             }
-            let (prefix, value) = (entry.prefix()?, entry.value()?);
-            let lens = (prefix.len() as u64, value.len() as u64);
-            sorter.add(entry.key(), lens, Source::Slices(&prefix, &value))?;
+            let (preamble, value) = (entry.preamble()?, entry.value()?);
+            let lens = (preamble.len() as u64, value.len() as u64);
+            sorter.add(entry.key(), lens, Source::Slices(&preamble, &value))?;
         }
     }
     sorter.sort()

@@ -12,7 +12,7 @@ pub(crate) const TOO_LITTLE: u64 = 2 << 20 | 8 << 10;
 
 pub(crate) struct Pair {
     pub(crate) key: u64,
-    pub(crate) prefix: Vec<u8>,
+    pub(crate) preamble: Vec<u8>,
     pub(crate) value: Vec<u8>,
 }
 
@@ -50,20 +50,20 @@ impl Case {
         let spec = spec.with_data_encoding(encoding(&mut dice)).with_minishard_index_encoding(encoding(&mut dice));
         let policy = dice.below(5);
         let keys = 1 + dice.below(400);
-        let (has_prefixes, has_large) = (policy != 4 && dice.below(2) == 0, dice.below(3) == 0);
+        let (has_preambles, has_large) = (policy != 4 && dice.below(2) == 0, dice.below(3) == 0);
         let mut stats = KeyStats::new();
         let mut unique = 0;
         let tasks = (0..dice.below(6)).map(|_| {
             let pairs = (0..dice.below(200)).map(|_| {
                 unique += 1;
                 let key = if policy == 0 { unique * 3 } else { dice.below(keys) };
-                let prefix = if has_prefixes && dice.below(4) == 0 { 1 + dice.below(20) } else { 0 };
+                let preamble = if has_preambles && dice.below(4) == 0 { 1 + dice.below(20) } else { 0 };
                 let most = if has_large && dice.below(40) == 0 { 300_000 } else { 150 };
                 let len = dice.below(most);
-                stats.insert(key, prefix, len);
-                let mut prefix = dice.bytes(prefix);
-                prefix.iter_mut().take(1).for_each(|first| *first |= 1); // it may follow padding
-                Pair { key, prefix, value: dice.bytes(len) }
+                stats.insert(key, preamble, len);
+                let mut preamble = dice.bytes(preamble);
+                preamble.iter_mut().take(1).for_each(|first| *first |= 1); // it may follow padding
+                Pair { key, preamble, value: dice.bytes(len) }
             });
             pairs.collect()
         });
@@ -96,7 +96,7 @@ impl Case {
     pub(crate) fn by_loader(&self, store: &Path) -> Result<Published> {
         let mut loader = self.options.create(store)?;
         for pair in self.tasks.iter().flatten() {
-            loader.insert_with_prefix(pair.key, &pair.prefix, &pair.value)?;
+            loader.insert_with_preamble(pair.key, &pair.preamble, &pair.value)?;
         }
         loader.finish()
     }
@@ -105,15 +105,15 @@ impl Case {
         let mut options = self.options.clone();
         let mut spill = SpillWriter::create(job, &self.plan, task as u64, options.memory(self.spill_memory))?;
         for pair in &self.tasks[task] {
-            let (prefix, value) = (pair.prefix.len() as u64, pair.value.len() as u64);
+            let (preamble, value) = (pair.preamble.len() as u64, pair.value.len() as u64);
             match pair.key % 3 {
                 0 => spill.insert_reader(
                     pair.key,
-                    prefix,
+                    preamble,
                     value,
-                    &mut [&pair.prefix[..], &pair.value].concat().as_slice(),
+                    &mut [&pair.preamble[..], &pair.value].concat().as_slice(),
                 )?,
-                _ => spill.insert_with_prefix(pair.key, &pair.prefix, &pair.value)?,
+                _ => spill.insert_with_preamble(pair.key, &pair.preamble, &pair.value)?,
             }
         }
         spill.finish()
@@ -147,7 +147,7 @@ pub(crate) fn small(label: &str) -> Case {
     let spec = ShardingSpec::new(HashFunction::MurmurHash3X86_128, 0, 7, 2).unwrap();
     let value = |task: u64, key: u64| format!("{label}/{task}/{key}").into_bytes();
     let pairs =
-        |task: u64| (0..40).map(move |key| Pair { key: key + task * 20, prefix: vec![], value: value(task, key) });
+        |task: u64| (0..40).map(move |key| Pair { key: key + task * 20, preamble: vec![], value: value(task, key) });
     let mut options = BuildOptions::default();
     options.spec(spec).threads(1).on_duplicate(joined());
     Case {

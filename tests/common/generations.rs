@@ -103,7 +103,7 @@ pub(crate) fn check(snapshot: &Snapshot, label: u64) {
     check_keys(snapshot, label);
     check_batch(snapshot, label);
     check_iteration(snapshot, label);
-    assert_eq!(snapshot.len(), Some(keys(label).count() as u64));
+    assert_eq!(snapshot.key_count(), Some(keys(label).count() as u64));
 }
 
 #[track_caller]

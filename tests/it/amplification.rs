@@ -106,9 +106,9 @@ fn entries_that_name_one_minishard_index_do_not_multiply_its_rows() {
             assert!(peak <= most(shard.len()), "{peak}");
             assert!(report.findings().iter().any(|finding| finding.kind() == FindingKind::IndexOverlap));
 
-            let (prefix, peak) = peak_of(|| snapshot.iter().next().unwrap().unwrap().prefix().map(drop));
+            let (preamble, peak) = peak_of(|| snapshot.iter().next().unwrap().unwrap().preamble().map(drop));
             assert_eq!(
-                prefix.map_err(|error| error.kind()),
+                preamble.map_err(|error| error.kind()),
                 if kept == times { Ok(()) } else { Err(ErrorKind::TooLarge) }
             );
             assert!(peak <= most(shard.len()), "{peak}");
@@ -187,7 +187,7 @@ fn values_that_share_bytes_are_looked_at_64_times_the_length_of_the_file() {
         assert!(over.message().contains(&format!("{} values were not verified", ROWS as u64 - looked_at)), "{over}");
     }
     let (report, kinds, ..) = salvage(directory.path());
-    // the prefix of a value is between it and the index, so it is empty here
+    // the preamble of a value is between it and the index, so it is empty here
     assert_eq!((report.kept, report.losses), (looked_at, ROWS as u64 - looked_at));
     assert!(kinds.iter().all(|kind| *kind == FindingKind::OverCap));
 }
@@ -230,7 +230,7 @@ fn holes_of_a_shard_index_are_skipped() {
         assert_eq!(snapshot.keys().map(Result::unwrap).collect::<Vec<_>>(), keys, "{storage:?}");
         assert_eq!(snapshot.iter().map(|entry| entry.unwrap().key()).collect::<Vec<_>>(), keys);
         assert_eq!((snapshot.count().unwrap(), snapshot.range(..).count()), (3, 3));
-        assert!(snapshot.iter().next().unwrap().unwrap().prefix().is_ok());
+        assert!(snapshot.iter().next().unwrap().unwrap().preamble().is_ok());
         for level in [VerifyLevel::Structure, VerifyLevel::Index, VerifyLevel::Data] {
             let report = snapshot.verify_both(level).unwrap();
             assert!(report.is_clean(), "{storage:?}: {:?}", report.findings());

@@ -18,8 +18,8 @@ fn options() -> BuildOptions {
 
 fn build(store: &Path, options: &BuildOptions, pairs: &[Pair]) -> sharddb::Result<Published> {
     let mut loader = options.create(store)?;
-    for (key, prefix, value) in pairs {
-        loader.insert_with_prefix(*key, prefix, value)?;
+    for (key, preamble, value) in pairs {
+        loader.insert_with_preamble(*key, preamble, value)?;
     }
     loader.finish()
 }
@@ -41,11 +41,11 @@ fn pairs(seed: u64, bytes: usize, mean: usize) -> Vec<Pair> {
 fn check(store: &Path, pairs: &[Pair]) {
     let db = ShardDb::load(store).unwrap();
     let snapshot = db.snapshot();
-    assert_eq!(snapshot.len(), Some(pairs.len() as u64));
+    assert_eq!(snapshot.key_count(), Some(pairs.len() as u64));
     assert_eq!(snapshot.count().unwrap(), pairs.len() as u64);
-    for (key, prefix, value) in pairs {
+    for (key, preamble, value) in pairs {
         assert_eq!(snapshot.get(*key).unwrap().unwrap(), value, "key {key}");
-        assert_eq!(snapshot.get_prefix(*key, prefix.len() as u64).unwrap().unwrap(), prefix, "key {key}");
+        assert_eq!(snapshot.get_preamble(*key, preamble.len() as u64).unwrap().unwrap(), preamble, "key {key}");
     }
     let keys: BTreeSet<u64> = pairs.iter().map(|pair| pair.0).collect();
     for absent in keys.iter().map(|key| key ^ 0x5555).filter(|key| !keys.contains(key)).take(1000) {
@@ -132,7 +132,7 @@ fn a_wrong_guess_of_the_plan_shows_in_no_byte() {
 }
 
 #[test]
-fn prefixes_and_alignment_come_back() {
+fn preambles_and_alignment_come_back() {
     for alignment in [1, 8, 16, 64, 4096] {
         for index in [Encoding::Raw, Encoding::Gzip] {
             let directory = TempDir::new();
@@ -146,13 +146,13 @@ fn prefixes_and_alignment_come_back() {
             check(directory.path(), &pairs);
             let db =
                 sharddb::OpenOptions::new().verify_reads(sharddb::VerifyReads::Always).load(directory.path()).unwrap();
-            for (key, prefix, value) in &pairs {
+            for (key, preamble, value) in &pairs {
                 let snapshot = db.snapshot();
                 let found = snapshot.get(*key).unwrap().unwrap();
                 assert_eq!(found, value);
                 assert_eq!(snapshot.locate(*key).unwrap().unwrap().offset() % alignment.get(), 0);
                 assert_eq!(found.as_ptr().addr() as u64 % alignment.get(), 0, "heap storage keeps the alignment");
-                assert_eq!(snapshot.get_prefix(*key, prefix.len() as u64).unwrap().unwrap(), prefix);
+                assert_eq!(snapshot.get_preamble(*key, preamble.len() as u64).unwrap().unwrap(), preamble);
             }
         }
     }
@@ -188,14 +188,14 @@ fn values_larger_than_the_batch() {
         loader.insert(1, b"one").unwrap();
         match reader {
             true => loader.insert_reader(2, 2, big.len() as u64, &mut [b"pp", big].concat().as_slice()).unwrap(),
-            false => loader.insert_with_prefix(2, b"pp", big).unwrap(),
+            false => loader.insert_with_preamble(2, b"pp", big).unwrap(),
         }
         loader.insert_reader(3, 0, 5, &mut &b"three"[..]).unwrap();
         loader.finish().unwrap();
         let db = ShardDb::load(directory.path()).unwrap();
         assert_eq!(db.get(1).unwrap().unwrap(), b"one");
         assert!(db.get(2).unwrap().unwrap() == *big);
-        assert_eq!(db.snapshot().get_prefix(2, 2).unwrap().unwrap(), b"pp");
+        assert_eq!(db.snapshot().get_preamble(2, 2).unwrap().unwrap(), b"pp");
         assert_eq!(db.get(3).unwrap().unwrap(), b"three");
     }
 }
@@ -348,15 +348,15 @@ fn nothing_becomes_an_empty_generation() {
     assert_eq!((published.keys, published.shards), (0, 0));
     let snapshot = ShardDb::load(directory.path()).unwrap().snapshot();
     assert!(snapshot.get(0).unwrap().is_none());
-    assert_eq!((snapshot.iter().count(), snapshot.len()), (0, Some(0)));
+    assert_eq!((snapshot.iter().count(), snapshot.key_count()), (0, Some(0)));
 }
 
 #[test]
 fn a_dropped_loader_leaves_nothing_and_the_next_one_works() {
     let directory = TempDir::new();
     let mut loader = options().memory(LITTLE).create(directory.path()).unwrap();
-    for (key, prefix, value) in pairs(6, 20 << 20, 1000) {
-        loader.insert_with_prefix(key, &prefix, &value).unwrap();
+    for (key, preamble, value) in pairs(6, 20 << 20, 1000) {
+        loader.insert_with_preamble(key, &preamble, &value).unwrap();
     }
     let error = options().create(directory.path()).err().unwrap();
     assert_eq!(error.kind(), ErrorKind::Locked, "a second writer fails at once");

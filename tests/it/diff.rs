@@ -18,24 +18,24 @@ use crate::common::naive::NaiveSpec;
 use crate::common::{Answer, Storage, TempDir, data, expected, json, name, sets, xorshift};
 use crate::synthesis::Synthesis;
 
-/// The prefix and the value of each key.
+/// The preamble and the value of each key.
 type Pairs = BTreeMap<u64, (Vec<u8>, Vec<u8>)>;
 
-/// A change: kind, key, and the prefix and value before and after it.
+/// A change: kind, key, and the preamble and value before and after it.
 type Found = (ChangeKind, u64, Option<(Vec<u8>, Vec<u8>)>, Option<(Vec<u8>, Vec<u8>)>);
 
 // ---- helpers ----
 
 fn pair(
-    prefix: Result<Option<sharddb::Value<'_>>>,
+    preamble: Result<Option<sharddb::Value<'_>>>,
     value: Result<Option<sharddb::Value<'_>>>,
 ) -> Option<(Vec<u8>, Vec<u8>)> {
-    Some((prefix.unwrap()?.to_vec(), value.unwrap()?.to_vec()))
+    Some((preamble.unwrap()?.to_vec(), value.unwrap()?.to_vec()))
 }
 
 fn found(change: &Change) -> Found {
-    let old = pair(change.old_prefix(), change.old_value());
-    let new = pair(change.new_prefix(), change.new_value());
+    let old = pair(change.old_preamble(), change.old_value());
+    let new = pair(change.new_preamble(), change.new_value());
     (change.kind(), change.key(), old, new)
 }
 
@@ -92,8 +92,8 @@ fn model(old: &Pairs, new: &Pairs, old_spec: &ShardingSpec, new_spec: &ShardingS
 
 fn build(store: &Path, options: &mut BuildOptions, pairs: &Pairs) -> Snapshot {
     let mut loader = options.threads(1).memory(16 << 20).create(store).unwrap();
-    for (key, (prefix, value)) in pairs {
-        loader.insert_with_prefix(*key, prefix, value).unwrap();
+    for (key, (preamble, value)) in pairs {
+        loader.insert_with_preamble(*key, preamble, value).unwrap();
     }
     loader.finish().unwrap();
     ShardDb::open(store).unwrap().snapshot()
@@ -142,7 +142,7 @@ fn threads(n: usize) -> NonZero<usize> {
 // ---- the model ----
 
 /// One of the specifications and layouts that pairs are built with.
-fn variant(random: &mut impl FnMut() -> u64, has_prefixes: bool) -> BuildOptions {
+fn variant(random: &mut impl FnMut() -> u64, has_preambles: bool) -> BuildOptions {
     let mut one_of = |n: u64| random() % n;
     let hash = if one_of(2) == 0 { HashFunction::Identity } else { HashFunction::MurmurHash3X86_128 };
     let encoding = |n| if n == 0 { Encoding::Gzip } else { Encoding::Raw };
@@ -151,18 +151,18 @@ fn variant(random: &mut impl FnMut() -> u64, has_prefixes: bool) -> BuildOptions
     let spec = spec.with_data_encoding(encoding(one_of(3))).with_minishard_index_encoding(encoding(one_of(3)));
     let mut options = options(spec);
     options.checks(one_of(4) != 0);
-    if !has_prefixes && one_of(3) == 0 {
+    if !has_preambles && one_of(3) == 0 {
         options.value_alignment(ValueAlignment::Sixteen);
     }
     options
 }
 
-fn is_model(old: Vec<(u8, Vec<u8>)>, edits: Vec<(u8, Option<Vec<u8>>)>, has_prefixes: bool, seed: u64) {
+fn is_model(old: Vec<(u8, Vec<u8>)>, edits: Vec<(u8, Option<Vec<u8>>)>, has_preambles: bool, seed: u64) {
     let mut random = xorshift(seed);
-    // keys of all magnitudes, and prefixes that do not begin with padding
+    // keys of all magnitudes, and preambles that do not begin with padding
     let key = |small: u8| if small < 250 { u64::from(small) } else { u64::MAX - u64::from(small) };
-    let prefix = |value: &[u8]| if has_prefixes { vec![b'p'; value.len() % 3] } else { Vec::new() };
-    let pair = |value: Vec<u8>| (prefix(&value), value);
+    let preamble = |value: &[u8]| if has_preambles { vec![b'p'; value.len() % 3] } else { Vec::new() };
+    let pair = |value: Vec<u8>| (preamble(&value), value);
     let old: Pairs = old.into_iter().map(|(small, value)| (key(small), pair(value))).collect();
     let mut new = old.clone();
     for (small, edit) in edits {
@@ -171,12 +171,12 @@ fn is_model(old: Vec<(u8, Vec<u8>)>, edits: Vec<(u8, Option<Vec<u8>>)>, has_pref
             None => drop(new.remove(&key(small))),
         }
     }
-    if has_prefixes {
-        // a change of the prefix alone
-        new.values_mut().take(2).for_each(|(prefix, _)| prefix.push(b'q'));
+    if has_preambles {
+        // a change of the preamble alone
+        new.values_mut().take(2).for_each(|(preamble, _)| preamble.push(b'q'));
     }
     let scratch = TempDir::new();
-    let mut variants = [variant(&mut random, has_prefixes), variant(&mut random, has_prefixes)];
+    let mut variants = [variant(&mut random, has_preambles), variant(&mut random, has_preambles)];
     if random().is_multiple_of(2) {
         variants[1] = variants[0].clone();
     }
@@ -196,7 +196,7 @@ fn is_model(old: Vec<(u8, Vec<u8>)>, edits: Vec<(u8, Option<Vec<u8>>)>, has_pref
             assert_eq!(errors.first().map(ToString::to_string), None);
             assert_eq!(changes, expected);
             assert_eq!(totals.unchanged, same);
-            assert_eq!(progress.load(Ordering::Relaxed), old.len().unwrap() + new.len().unwrap());
+            assert_eq!(progress.load(Ordering::Relaxed), old.key_count().unwrap() + new.key_count().unwrap());
         }
     }
 }
@@ -211,9 +211,9 @@ fn changes_are_those_of_two_maps() {
 }
 
 #[test]
-fn a_changed_prefix_is_a_change() {
+fn a_changed_preamble_is_a_change() {
     let property = |old, edits, seed| {
-        let not_empty = |value: Vec<u8>| [value, vec![1]].concat(); // of an empty value, a prefix may be padding
+        let not_empty = |value: Vec<u8>| [value, vec![1]].concat(); // of an empty value, a preamble may be padding
         let old: Vec<(u8, Vec<u8>)> = old;
         let edits: Vec<(u8, Option<Vec<u8>>)> = edits;
         let old = old.into_iter().map(|(key, value)| (key, not_empty(value))).collect();
@@ -375,16 +375,16 @@ fn change_others(pairs: &mut Pairs) {
 #[test]
 fn damage_is_an_error_or_has_no_effect() {
     use Encoding::{Gzip, Raw};
-    for (index, values, prefixes) in [(Raw, Raw, false), (Raw, Raw, true), (Gzip, Gzip, false), (Raw, Gzip, true)] {
+    for (index, values, preambles) in [(Raw, Raw, false), (Raw, Raw, true), (Gzip, Gzip, false), (Raw, Gzip, true)] {
         let scratch = TempDir::new();
-        let prefix = |key: u64| if prefixes { vec![b'p'; key as usize % 3] } else { Vec::new() };
+        let preamble = |key: u64| if preambles { vec![b'p'; key as usize % 3] } else { Vec::new() };
         let value = |key: u64| vec![key.to_le_bytes()[0] | 0x80; key as usize % 7];
-        let old: Pairs = (0..24).map(|key| (key, (prefix(key), value(key)))).collect();
+        let old: Pairs = (0..24).map(|key| (key, (preamble(key), value(key)))).collect();
         let mut new = old.clone();
         new.remove(&3);
-        new.insert(30, (prefix(30), value(30)));
-        new.insert(4, (prefix(4), value(11)));
-        new.insert(6, (prefix(7), value(6)));
+        new.insert(30, (preamble(30), value(30)));
+        new.insert(4, (preamble(4), value(11)));
+        new.insert(6, (preamble(7), value(6)));
         let spec = spec(1, 1).with_minishard_index_encoding(index).with_data_encoding(values);
         let other = ShardingSpec::new(HashFunction::Identity, 0, 0, 1).unwrap();
         let (old_path, new_path) = (scratch.path().join("old"), scratch.path().join("new"));
@@ -423,7 +423,7 @@ fn damage_is_an_error_or_has_no_effect() {
                                 }
                                 ControlFlow::<()>::Continue(())
                             });
-                            let place = format!("{index:?} {values:?} {prefixes} {name} byte {at}");
+                            let place = format!("{index:?} {values:?} {preambles} {name} byte {at}");
                             assert!(found.is_subset(&expected), "{place}: {found:?}");
                             assert!(errors > 0 || found == expected, "{place}: {found:?} of {expected:?}");
                         }
@@ -601,7 +601,7 @@ fn unusual_sets_are_compared_by_what_lookups_find() {
 
 /// Zero bytes that may be padding are no change: with a value alignment, and between empty values.
 #[test]
-fn padding_is_no_prefix() {
+fn padding_is_no_preamble() {
     let scratch = TempDir::new();
     let pairs: Pairs = (0..40)
         .map(|key: u64| (key, (vec![b'p'; usize::from(key.is_multiple_of(5))], vec![b'v'; key as usize % 3])))
@@ -653,7 +653,7 @@ fn gzip_values_with_the_same_check_are_compared() {
     assert_eq!((changes.len(), errors.len(), totals.unchanged), (20, 0, 0));
 }
 
-/// A store holds a pair if lookups return it, with its prefix.
+/// A store holds a pair if lookups return it, with its preamble.
 #[test]
 fn a_store_holds_what_was_put_into_it() {
     let scratch = TempDir::new();
@@ -661,15 +661,15 @@ fn a_store_holds_what_was_put_into_it() {
     pairs.insert(u64::MAX, (vec![], b"last".to_vec()));
     let snapshot =
         build(&scratch.path().join("store"), options(spec(1, 1)).value_alignment(ValueAlignment::Page), &pairs);
-    for (key, (prefix, value)) in &pairs {
-        assert!(snapshot.holds(*key, Some((prefix, value))).unwrap());
+    for (key, (preamble, value)) in &pairs {
+        assert!(snapshot.holds(*key, Some((preamble, value))).unwrap());
         assert!(!snapshot.holds(*key, Some((b"x", value))).unwrap());
-        assert!(!snapshot.holds(*key, Some((prefix, b"x"))).unwrap());
+        assert!(!snapshot.holds(*key, Some((preamble, b"x"))).unwrap());
         assert!(!snapshot.holds(*key, None).unwrap());
     }
     assert!(snapshot.holds(1, None).unwrap());
     assert!(!snapshot.holds(1, Some((b"", b""))).unwrap());
-    let shard = shard_with(&snapshot, b"prefix");
+    let shard = shard_with(&snapshot, b"preamble");
     damage(&shard, b"fix");
     let snapshot = ShardDb::open(shard.parent().unwrap()).unwrap().snapshot();
     assert_eq!(snapshot.holds(7, Some((b"pre", b"fix"))).unwrap_err().kind(), ErrorKind::Corrupt);

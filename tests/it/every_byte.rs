@@ -21,7 +21,7 @@ const MOST_MEMORY: usize = 1 << 20;
 /// The cap of decoded values and indexes: damaged trailers may state large lengths, which are not worth decoding.
 const CAP: u64 = 256 << 10;
 
-/// The prefix and the value of each key.
+/// The preamble and the value of each key.
 type Pairs = BTreeMap<u64, (Vec<u8>, Vec<u8>)>;
 
 /// A store of one generation whose files may be changed, and its content.
@@ -31,7 +31,7 @@ struct Store {
     generation: PathBuf,
     files: BTreeMap<String, Vec<u8>>,
     pairs: Pairs,
-    /// Upper bound on the zeros before a prefix.
+    /// Upper bound on the zeros before a preamble.
     padding: usize,
     /// Keys to look up: some present, some absent.
     asked: Vec<u64>,
@@ -42,7 +42,7 @@ struct Store {
 struct Features {
     index: Encoding,
     data: Encoding,
-    prefixes: bool,
+    preambles: bool,
     alignment: ValueAlignment,
     minishard_bits: u8,
     shard_bits: u8,
@@ -54,7 +54,7 @@ struct Features {
 const SMALL: Features = Features {
     index: Encoding::Raw,
     data: Encoding::Raw,
-    prefixes: false,
+    preambles: false,
     alignment: ValueAlignment::One,
     minishard_bits: 1,
     shard_bits: 1,
@@ -64,7 +64,7 @@ const SMALL: Features = Features {
 
 impl Store {
     fn new(features: Features) -> Store {
-        let Features { index, data, prefixes, alignment, minishard_bits, shard_bits, keys, ordered } = features;
+        let Features { index, data, preambles, alignment, minishard_bits, shard_bits, keys, ordered } = features;
         let spec = ShardingSpec::new(HashFunction::MurmurHash3X86_128, 0, minishard_bits, shard_bits).unwrap();
         let spec = spec.with_minishard_index_encoding(index).with_data_encoding(data);
         let root = TempDir::new();
@@ -75,10 +75,10 @@ impl Store {
         for key in 0..keys {
             let tag = u8::try_from(key).unwrap();
             // no length twice except 0: empty neighbours are a separate case
-            let prefix = if prefixes { vec![!tag; usize::from(tag % 4)] } else { vec![] };
+            let preamble = if preambles { vec![!tag; usize::from(tag % 4)] } else { vec![] };
             let value: Vec<u8> = (0..tag.saturating_sub(3) % 16).map(|at| tag ^ at).collect();
-            loader.insert_with_prefix(key * 7, &prefix, &value).unwrap();
-            pairs.insert(key * 7, (prefix, value));
+            loader.insert_with_preamble(key * 7, &preamble, &value).unwrap();
+            pairs.insert(key * 7, (preamble, value));
         }
         loader.finish().unwrap();
         let generation = ShardDb::open(root.path()).unwrap().snapshot().directory().to_path_buf();
@@ -89,7 +89,7 @@ impl Store {
         }
         let step = usize::try_from(keys / 10).unwrap();
         let asked = pairs.keys().copied().step_by(step).chain([1, 6, 50, u64::MAX]).collect();
-        let name = format!("{index:?} index, {data:?} data, prefixes {prefixes}, alignment {}", alignment.get());
+        let name = format!("{index:?} index, {data:?} data, preambles {preambles}, alignment {}", alignment.get());
         let padding = usize::try_from(alignment.get()).unwrap();
         Store { name, root, generation, files, pairs, padding, asked }
     }
@@ -99,8 +99,8 @@ impl Store {
         use Encoding::Gzip;
         [
             Store::new(SMALL),
-            Store::new(Features { index: Gzip, prefixes: true, alignment: ValueAlignment::Eight, ..SMALL }),
-            Store::new(Features { data: Gzip, prefixes: true, ..SMALL }),
+            Store::new(Features { index: Gzip, preambles: true, alignment: ValueAlignment::Eight, ..SMALL }),
+            Store::new(Features { data: Gzip, preambles: true, ..SMALL }),
             Store::new(Features { index: Gzip, data: Gzip, alignment: ValueAlignment::Sixteen, ..SMALL }),
         ]
     }
@@ -185,9 +185,9 @@ impl Store {
             if let Ok(found) = snapshot.locate(*key) {
                 assert_eq!(found.is_some(), pair.is_some(), "{}: locate {key}", place());
             }
-            let prefix = pair.map(|(prefix, _)| &prefix[..]);
-            if let Ok(found) = snapshot.get_prefix(*key, prefix.map_or(0, <[u8]>::len) as u64) {
-                assert_eq!(found.as_deref(), prefix, "{}: the prefix of {key}", place());
+            let preamble = pair.map(|(preamble, _)| &preamble[..]);
+            if let Ok(found) = snapshot.get_preamble(*key, preamble.map_or(0, <[u8]>::len) as u64) {
+                assert_eq!(found.as_deref(), preamble, "{}: the preamble of {key}", place());
             }
         }
     }
@@ -216,17 +216,17 @@ impl Store {
                 continue;
             };
             met += 1;
-            let Some((prefix, value)) = self.pairs.get(&entry.key()) else {
+            let Some((preamble, value)) = self.pairs.get(&entry.key()) else {
                 panic!("{}: iteration gives key {}, which is not there", place(), entry.key());
             };
             if let Ok(found) = entry.value() {
                 assert_eq!(found, *value, "{}: key {} by iteration", place(), entry.key());
             }
-            if let Ok(found) = entry.prefix() {
-                assert!(found.ends_with(prefix), "{}: the prefix of {} by iteration", place(), entry.key());
+            if let Ok(found) = entry.preamble() {
+                assert!(found.ends_with(preamble), "{}: the preamble of {} by iteration", place(), entry.key());
                 assert!(
-                    found.len() <= prefix.len() + self.padding,
-                    "{}: the prefix of {} is long",
+                    found.len() <= preamble.len() + self.padding,
+                    "{}: the preamble of {} is long",
                     place(),
                     entry.key()
                 );
@@ -257,11 +257,11 @@ impl Store {
 fn read_all(db: &ShardDb, keys: &[u64]) {
     let snapshot = db.snapshot();
     for key in keys {
-        let _ = (snapshot.get(*key), db.get(*key), snapshot.locate(*key), snapshot.get_prefix(*key, 3));
+        let _ = (snapshot.get(*key), db.get(*key), snapshot.locate(*key), snapshot.get_preamble(*key, 3));
     }
     let _ = (snapshot.get_many(keys), snapshot.count());
     for entry in snapshot.iter().take(1000).flatten() {
-        let _ = (entry.value(), entry.prefix(), entry.encoded_value());
+        let _ = (entry.value(), entry.preamble(), entry.encoded_value());
     }
     snapshot.range(..).take(1000).flatten().for_each(|entry| drop(entry.value()));
 }
@@ -328,12 +328,12 @@ fn every_byte_of_raw_shards() {
 }
 
 #[test]
-fn every_byte_of_shards_with_gzip_indexes_and_prefixes() {
+fn every_byte_of_shards_with_gzip_indexes_and_preambles() {
     flip_bits(&Store::all()[1], Flips::OneOfEachByte);
 }
 
 #[test]
-fn every_byte_of_shards_with_gzip_values_and_prefixes() {
+fn every_byte_of_shards_with_gzip_values_and_preambles() {
     flip_bits(&Store::all()[2], Flips::OneOfEachByte);
 }
 
@@ -381,7 +381,7 @@ fn every_block_of_zeros() {
 #[test]
 fn every_page_of_zeros() {
     for index in [Encoding::Raw, Encoding::Gzip] {
-        let store = Store::new(Features { index, prefixes: true, alignment: ValueAlignment::Page, ..SMALL });
+        let store = Store::new(Features { index, preambles: true, alignment: ValueAlignment::Page, ..SMALL });
         let mut pages = 0;
         for (name, sound) in &store.files {
             for start in (0..sound.len()).step_by(4096) {

@@ -6,7 +6,7 @@
 //! ```text
 //! $SHARDDB_INTEROP_DIR/precomputed/<set>/data/            a store by `BulkLoader`, or shards and an `info` by
 //! `ShardWriter`
-//! $SHARDDB_INTEROP_DIR/precomputed/<set>/expected.jsonl   a line per key: length and SHA-256 of value and prefix, or
+//! $SHARDDB_INTEROP_DIR/precomputed/<set>/expected.jsonl   a line per key: length and SHA-256 of value and preamble, or
 //! absent ```
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -19,7 +19,7 @@ use sharddb::spec::{Encoding, HashFunction, Layout, ValueAlignment};
 use sharddb::write::ShardWriter;
 use sharddb::{BuildOptions, BulkLoader, Profile, ShardingSpec};
 
-/// The prefix and the value of each key.
+/// The preamble and the value of each key.
 type Pairs = BTreeMap<u64, (Vec<u8>, Vec<u8>)>;
 
 const MURMUR: HashFunction = HashFunction::MurmurHash3X86_128;
@@ -53,7 +53,7 @@ fn the_matrix_has_every_pair_of_choices() {
         column(&rows, |row| class_of(row.spec.minishard_bits())),
         column(&rows, |row| class_of(row.spec.shard_bits())),
         column(&rows, |row| row.layout.checks),
-        column(&rows, |row| row.layout.prefixes),
+        column(&rows, |row| row.layout.preambles),
         column(&rows, |row| row.layout.value_alignment.get()),
     ];
     for (at, left) in columns.iter().enumerate() {
@@ -95,7 +95,7 @@ impl Row {
             spec.minishard_index_encoding().as_str(),
             spec.data_encoding().as_str(),
             if layout.checks { "checks-" } else { "" },
-            if layout.prefixes { "prefixes-" } else { "" },
+            if layout.preambles { "preambles-" } else { "" },
             layout.value_alignment.get(),
         )
     }
@@ -154,9 +154,9 @@ fn spec(hash: HashFunction, preshift_bits: u8, minishard_bits: u8, shard_bits: u
     ShardingSpec::new(hash, preshift_bits, minishard_bits, shard_bits).unwrap()
 }
 
-fn layout(checks: bool, prefixes: bool, alignment: u64) -> Layout {
+fn layout(checks: bool, preambles: bool, alignment: u64) -> Layout {
     let mut layout = Layout::default();
-    (layout.checks, layout.prefixes) = (checks, prefixes);
+    (layout.checks, layout.preambles) = (checks, preambles);
     layout.value_alignment = ValueAlignment::new(alignment).unwrap();
     layout
 }
@@ -173,12 +173,12 @@ fn bytes(seed: u64, len: usize) -> Vec<u8> {
     (0..len).map(|_| b'a' + random().to_be_bytes()[0] % 16).collect()
 }
 
-fn without_prefixes(values: impl IntoIterator<Item = (u64, Vec<u8>)>) -> Pairs {
+fn without_preambles(values: impl IntoIterator<Item = (u64, Vec<u8>)>) -> Pairs {
     values.into_iter().map(|(key, value)| (key, (Vec::new(), value))).collect()
 }
 
 /// Some 500 keys: the extremes, a run and scattered ones; empty values, several of them adjacent; one value of 1 MB.
-fn mixed(seed: u64, prefixes: bool) -> Pairs {
+fn mixed(seed: u64, preambles: bool) -> Pairs {
     let mut random = xorshift(seed);
     let run = 1000..1200;
     let scattered: Vec<u64> = (0..300).map(|_| random()).collect();
@@ -190,9 +190,9 @@ fn mixed(seed: u64, prefixes: bool) -> Pairs {
             _ if number % 9 < 3 => 0,
             _ => random() % 200,
         };
-        let prefix = if prefixes && !number.is_multiple_of(3) { number % 40 } else { 0 };
+        let preamble = if preambles && !number.is_multiple_of(3) { number % 40 } else { 0 };
         let part = |len: u64, seed| bytes(seed, usize::try_from(len).unwrap());
-        (key, (part(prefix, key ^ 1), part(len, key)))
+        (key, (part(preamble, key ^ 1), part(len, key)))
     };
     (0..).zip(keys).map(pair).collect()
 }
@@ -212,7 +212,7 @@ struct Sets {
 impl Sets {
     fn matrix(&mut self) {
         for (number, row) in matrix().into_iter().enumerate() {
-            let pairs = mixed(number as u64, row.layout.prefixes);
+            let pairs = mixed(number as u64, row.layout.preambles);
             self.load(&row.name(number), &options(row.spec, row.layout), &pairs);
         }
     }
@@ -221,8 +221,8 @@ impl Sets {
     fn planned(&mut self) {
         for profile in Profile::ALL {
             let mut random = xorshift(1);
-            let scattered = without_prefixes((0..20_000).map(|_| random()).map(|key| (key, bytes(key, 100))));
-            let dense = without_prefixes((5_000..25_000).map(|key| (key, bytes(key, 60))));
+            let scattered = without_preambles((0..20_000).map(|_| random()).map(|key| (key, bytes(key, 100))));
+            let dense = without_preambles((5_000..25_000).map(|key| (key, bytes(key, 60))));
             let mut load = |name: &str, pairs: &Pairs| {
                 let mut options = BulkLoader::options();
                 self.load(&format!("planned-{profile}-{name}"), options.profile(profile), pairs);
@@ -241,19 +241,19 @@ impl Sets {
         for (name, spec) in [("raw", some), ("gzip", gzip)] {
             let plain = options(spec, Layout::default());
             for key in [0, 1 << 63, u64::MAX] {
-                self.load(&format!("one-key-{key}-{name}"), &plain, &without_prefixes([(key, bytes(key, 10))]));
+                self.load(&format!("one-key-{key}-{name}"), &plain, &without_preambles([(key, bytes(key, 10))]));
             }
-            self.load(&format!("one-empty-value-{name}"), &plain, &without_prefixes([(7, vec![])]));
+            self.load(&format!("one-empty-value-{name}"), &plain, &without_preambles([(7, vec![])]));
             self.load(&format!("no-keys-{name}"), &plain, &Pairs::new());
             let large = (0..8).map(|key| (key, (bytes(key, 300_000), bytes(key + 100, 1_000_000)))).collect();
             self.load(&format!("large-{name}"), &options(spec, layout(true, true, 4096)), &large);
             for alignment in ALIGNMENTS {
-                let empty = without_prefixes((0..300).map(|key| (key, vec![])));
+                let empty = without_preambles((0..300).map(|key| (key, vec![])));
                 let options = options(spec, layout(true, false, alignment));
                 self.load(&format!("empty-values-align{alignment}-{name}"), &options, &empty);
             }
         }
-        let many = without_prefixes((0..15_000).map(|key| (key * 977, bytes(key, 1_500))));
+        let many = without_preambles((0..15_000).map(|key| (key * 977, bytes(key, 1_500))));
         self.load("spilled", BulkLoader::options().memory(16 << 20).spec(spec(MURMUR, 0, 5, 2)), &many);
         let info = r#"{"@type": "neuroglancer_skeletons", "sharding": null, "transform": [1, 0, 0]}"#;
         self.load("given-info", options(some, Layout::default()).info(info), &mixed(7, false));
@@ -266,7 +266,7 @@ impl Sets {
                     let spec = spec.with_minishard_index_encoding(encoding).with_data_encoding(encoding);
                     let extras = if layout.checks { "extras" } else { "plain" };
                     let name = format!("shards-{name}-{}-{extras}", encoding.as_str());
-                    self.write_shards(&name, spec, layout, &mixed(11, layout.prefixes));
+                    self.write_shards(&name, spec, layout, &mixed(11, layout.preambles));
                 }
             }
         }
@@ -276,8 +276,8 @@ impl Sets {
     fn load(&mut self, name: &str, options: &BuildOptions, pairs: &Pairs) {
         let directory = self.begin(name, pairs);
         let mut loader = options.create(&directory).unwrap();
-        for (key, (prefix, value)) in shuffled(pairs.iter().collect(), 1) {
-            loader.insert_with_prefix(*key, prefix, value).unwrap();
+        for (key, (preamble, value)) in shuffled(pairs.iter().collect(), 1) {
+            loader.insert_with_preamble(*key, preamble, value).unwrap();
         }
         assert_eq!(loader.finish().unwrap().keys, pairs.len() as u64, "{name}");
     }
@@ -295,8 +295,8 @@ impl Sets {
         for (number, pairs) in shards {
             let path = directory.join(spec.shard_file_name(number));
             let mut writer = ShardWriter::create(path, spec, number, layout).unwrap();
-            for ((_, key), (prefix, value)) in pairs {
-                writer.insert_with_prefix(key, prefix, value).unwrap();
+            for ((_, key), (preamble, value)) in pairs {
+                writer.insert_with_preamble(key, preamble, value).unwrap();
             }
             writer.finish().unwrap();
         }
@@ -307,10 +307,10 @@ impl Sets {
         let directory = self.root.join(name);
         fs::create_dir_all(&directory).unwrap();
         let mut lines = String::new();
-        for (key, (prefix, value)) in pairs {
+        for (key, (preamble, value)) in pairs {
             write!(lines, r#"{{"key": "{key}", "len": {}, "sha256": "{}""#, value.len(), sha256(value)).unwrap();
-            if !prefix.is_empty() {
-                let (len, sha256) = (prefix.len(), sha256(prefix));
+            if !preamble.is_empty() {
+                let (len, sha256) = (preamble.len(), sha256(preamble));
                 write!(lines, r#", "prefix_len": {len}, "prefix_sha256": "{sha256}""#).unwrap();
             }
             lines.push_str("}\n");

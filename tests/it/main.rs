@@ -33,7 +33,7 @@ mod oracle_public;
 mod ordered;
 #[path = "../common/peak.rs"]
 mod peak;
-mod prefixes;
+mod preambles;
 mod reader_model;
 mod refresh;
 mod reuse;

@@ -145,7 +145,7 @@ fn lookups_agree(db: &ShardDb, set: &Set) {
         assert!(!snapshot.get_into(*key, &mut buffer).unwrap() && buffer.is_empty(), "{place}");
         assert!(!snapshot.contains(*key).unwrap() && !db.contains(*key).unwrap(), "{place}");
         assert!(snapshot.locate(*key).unwrap().is_none(), "{place}");
-        assert!(snapshot.get_prefix(*key, 1).unwrap().is_none(), "{place}");
+        assert!(snapshot.get_preamble(*key, 1).unwrap().is_none(), "{place}");
     }
 }
 
@@ -205,7 +205,7 @@ fn entry_agrees(entry: &Entry, snapshot: &Snapshot, set: &Set) -> u64 {
     assert_eq!(entry.stored_len(), encoded.len() as u64, "{place}");
     let location = entry.value_location().unwrap();
     assert_eq!(Some(&location), snapshot.locate(key).unwrap().as_ref(), "{place}");
-    assert_eq!(location.len(), entry.stored_len(), "{place}");
+    assert_eq!(location.stored_len(), entry.stored_len(), "{place}");
     key
 }
 
@@ -225,7 +225,7 @@ fn located_bytes_are_the_value() {
             let location = entry.value_location().unwrap();
             let file = fs::read(location.path()).unwrap();
             let start = usize::try_from(location.offset()).unwrap();
-            let stored = &file[start..][..usize::try_from(location.len()).unwrap()];
+            let stored = &file[start..][..usize::try_from(location.stored_len()).unwrap()];
             assert_eq!(entry.encoded_value().unwrap(), stored, "{}: key {}", set.name(), entry.key());
         }
     }
@@ -280,35 +280,36 @@ fn given_specification() {
 
 /// Multi-resolution mesh fragments are stored before their manifest, and no index names them.
 #[test]
-fn prefixes_of_multi_resolution_meshes() {
+fn preambles_of_multi_resolution_meshes() {
     let directory = data("public/cv_offset_gaps_multires");
     let fragments = json_lines(&directory.join("fragments.jsonl"));
     assert!(!fragments.is_empty());
     for storage in Storage::ALL {
         let snapshot = storage.open(&OpenOptions::new(), &directory).unwrap().snapshot();
-        let prefixes: BTreeMap<u64, Vec<u8>> = snapshot
+        let preambles: BTreeMap<u64, Vec<u8>> = snapshot
             .iter()
             .map(|entry| entry.unwrap())
-            .map(|entry| (entry.key(), entry.prefix().unwrap().to_vec()))
+            .map(|entry| (entry.key(), entry.preamble().unwrap().to_vec()))
             .collect();
-        assert_eq!(prefixes.len(), fragments.len());
+        assert_eq!(preambles.len(), fragments.len());
         for line in &fragments {
             let (key, len) = (number(&line["key"]), line["preceding_len"].as_u64().unwrap());
             let expected = Answer::Value(text(&line["preceding_sha256"]).to_string());
-            let prefix = snapshot.get_prefix(key, len).unwrap().unwrap();
-            assert_eq!(Answer::of_value(&prefix), expected, "key {key}");
-            assert_eq!(Answer::of_value(&prefixes[&key]), expected, "key {key}");
-            assert_eq!(snapshot.get_prefix(key, 0).unwrap().unwrap(), b"", "key {key}");
+            let preamble = snapshot.get_preamble(key, len).unwrap().unwrap();
+            assert_eq!(Answer::of_value(&preamble), expected, "key {key}");
+            assert_eq!(Answer::of_value(&preambles[&key]), expected, "key {key}");
+            assert_eq!(snapshot.get_preamble(key, 0).unwrap().unwrap(), b"", "key {key}");
             let too_much = snapshot.locate(key).unwrap().unwrap().offset();
-            let error = snapshot.get_prefix(key, too_much).unwrap_err();
+            let error = snapshot.get_preamble(key, too_much).unwrap_err();
             assert_eq!((error.kind(), error.key()), (ErrorKind::InvalidInput, Some(key)));
         }
-        let absent = (0..).find(|key| !prefixes.contains_key(key)).unwrap();
-        let mut requests: Vec<(u64, u64)> = prefixes.iter().map(|(key, prefix)| (*key, prefix.len() as u64)).collect();
+        let absent = (0..).find(|key| !preambles.contains_key(key)).unwrap();
+        let mut requests: Vec<(u64, u64)> =
+            preambles.iter().map(|(key, preamble)| (*key, preamble.len() as u64)).collect();
         requests.insert(1, (absent, 3));
         for (key, len) in requests {
-            let expected = prefixes.get(&key).map_or(Answer::Absent, |prefix| Answer::of_value(prefix));
-            assert_eq!(Answer::of(snapshot.get_prefix(key, len)), expected, "key {key}");
+            let expected = preambles.get(&key).map_or(Answer::Absent, |preamble| Answer::of_value(preamble));
+            assert_eq!(Answer::of(snapshot.get_preamble(key, len)), expected, "key {key}");
         }
         let counts: u64 = snapshot.shards().map(|shard| shard.unwrap().count().unwrap()).sum();
         assert_eq!(counts, snapshot.count().unwrap());

@@ -67,7 +67,7 @@ fn listings_agree(snapshot: &Snapshot, synthesis: &Synthesis) {
         .map(|entry| Listed {
             id: entry.key(),
             value: entry.value().unwrap().to_vec(),
-            prefix: entry.prefix().unwrap().to_vec(),
+            preamble: entry.preamble().unwrap().to_vec(),
         })
         .collect();
     assert_eq!(listing, synthesis.listing);

@@ -42,14 +42,14 @@ fn salvage_with(directory: &Path, options: &OpenOptions) -> Salvaged {
     loader.finish().unwrap();
     assert_eq!(report.losses, losses.len() as u64);
     let snapshot = ShardDb::load(store.path().join("out")).unwrap().snapshot();
-    assert_eq!(snapshot.len(), Some(report.kept));
+    assert_eq!(snapshot.key_count(), Some(report.kept));
     Salvaged { report, losses, snapshot, _store: store }
 }
 
-/// All pairs with their prefixes.
+/// All pairs with their preambles.
 fn pairs(snapshot: &Snapshot) -> BTreeMap<u64, (Vec<u8>, Vec<u8>)> {
     let pair = |entry: sharddb::shard::Entry| {
-        (entry.key(), (entry.prefix().unwrap().to_vec(), entry.value().unwrap().to_vec()))
+        (entry.key(), (entry.preamble().unwrap().to_vec(), entry.value().unwrap().to_vec()))
     };
     snapshot.iter().map(|entry| pair(entry.unwrap())).collect()
 }
@@ -59,15 +59,15 @@ fn spec(minishard_bits: u8, shard_bits: u8, index: Encoding, data: Encoding) -> 
     spec.with_minishard_index_encoding(index).with_data_encoding(data)
 }
 
-/// A native generation of twenty keys outside a store, with checks, prefixes and a foreign member in `info`.
+/// A native generation of twenty keys outside a store, with checks, preambles and a foreign member in `info`.
 fn ours(index: Encoding, data: Encoding) -> TempDir {
     let store = TempDir::new();
     let mut options = BulkLoader::options();
     options.threads(1).spec(spec(2, 1, index, data)).info(r#"{"@type": "somebody's"}"#);
     let mut loader = options.create(store.path()).unwrap();
     for key in 0..20u8 {
-        let prefix = vec![!key; usize::from(key % 3)];
-        loader.insert_with_prefix(key.into(), &prefix, &vec![key; usize::from(key)]).unwrap();
+        let preamble = vec![!key; usize::from(key % 3)];
+        loader.insert_with_preamble(key.into(), &preamble, &vec![key; usize::from(key)]).unwrap();
     }
     loader.finish().unwrap();
     TempDir::copy_of(ShardDb::open(store.path()).unwrap().snapshot().directory())
@@ -125,12 +125,12 @@ fn bytes_are_changed(step: usize) {
 }
 
 #[test]
-fn a_changed_value_or_prefix_costs_that_pair_alone() {
+fn a_changed_value_or_preamble_costs_that_pair_alone() {
     let damaged = ours(Encoding::Raw, Encoding::Raw);
     let location = ShardDb::open(damaged.path()).unwrap().snapshot().locate(17).unwrap().unwrap();
     let sound = fs::read(location.path()).unwrap();
     let offset = usize::try_from(location.offset()).unwrap();
-    for (at, rule) in [(offset + 3, FindingKind::ValueCheck), (offset - 1, FindingKind::PrefixCheck)] {
+    for (at, rule) in [(offset + 3, FindingKind::ValueCheck), (offset - 1, FindingKind::PreambleCheck)] {
         let mut changed = sound.clone();
         changed[at] ^= 1;
         fs::write(location.path(), changed).unwrap();
@@ -141,7 +141,7 @@ fn a_changed_value_or_prefix_costs_that_pair_alone() {
     }
 }
 
-/// The pairs are proved by their own checks, prefixes included.
+/// The pairs are proved by their own checks, preambles included.
 #[test]
 fn a_changed_check_of_an_index_costs_no_pair_of_its_minishard() {
     for (index, data) in encodings() {
@@ -150,7 +150,7 @@ fn a_changed_check_of_an_index_costs_no_pair_of_its_minishard() {
         let path = damaged.path().join("0.shard");
         let mut bytes = fs::read(&path).unwrap();
         let word = |at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().unwrap());
-        // the last minishard with keys of four: with gzip indexes, the next one has a prefix that begins at its end
+        // the last minishard with keys of four: with gzip indexes, the next one has a preamble that begins at its end
         let ends = (0..4).map(|minishard| (word(16 * minishard), word(16 * minishard + 8)));
         let end = ends.filter(|(start, end)| start < end).map(|(_, end)| end).max().unwrap();
         bytes[64 + usize::try_from(end).unwrap()] ^= 1; // the check follows the index
@@ -330,7 +330,7 @@ fn without_checks_place_and_bounds_decide() {
     assert_eq!(salvaged.losses.iter().map(|loss| loss.0).collect::<BTreeSet<_>>(), [FindingKind::OverCap].into());
 }
 
-/// Foreign data is salvaged completely, prefixes included, and verifies.
+/// Foreign data is salvaged completely, preambles included, and verifies.
 #[test]
 fn of_what_others_wrote_nothing_is_lost() {
     for directory in sets("public").iter().step_by(5) {

@@ -19,7 +19,7 @@ fn with_digests() -> PathBuf {
 
 struct Pair {
     key: u64,
-    prefix: Vec<u8>,
+    preamble: Vec<u8>,
     value: Vec<u8>,
 }
 
@@ -29,8 +29,9 @@ fn pairs() -> Vec<Pair> {
     let mut rest = &bytes[..];
     let mut pairs = Vec::new();
     while !rest.is_empty() {
-        let [key, prefix_len, value_len] = [(); 3].map(|()| u64::from_le_bytes(take(&mut rest, 8).try_into().unwrap()));
-        pairs.push(Pair { key, prefix: take(&mut rest, prefix_len), value: take(&mut rest, value_len) });
+        let [key, preamble_len, value_len] =
+            [(); 3].map(|()| u64::from_le_bytes(take(&mut rest, 8).try_into().unwrap()));
+        pairs.push(Pair { key, preamble: take(&mut rest, preamble_len), value: take(&mut rest, value_len) });
     }
     pairs
 }
@@ -58,8 +59,8 @@ fn builds() -> [BuildOptions; 2] {
 
 fn build(store: &Path, options: &BuildOptions, pairs: &[Pair]) -> GenerationId {
     let mut loader = options.create(store).unwrap();
-    for Pair { key, prefix, value } in pairs {
-        loader.insert_with_prefix(*key, prefix, value).unwrap();
+    for Pair { key, preamble, value } in pairs {
+        loader.insert_with_preamble(*key, preamble, value).unwrap();
     }
     loader.finish().unwrap().generation
 }
@@ -104,13 +105,13 @@ fn opens_with_every_storage_and_every_pair_is_right() {
             let place = data("store-v1").join(directory);
             let database = storage.open(OpenOptions::new().verify_reads(VerifyReads::Always), &place).unwrap();
             let snapshot = database.snapshot();
-            assert_eq!((snapshot.len(), snapshot.count().unwrap()), (Some(185), 185));
+            assert_eq!((snapshot.key_count(), snapshot.count().unwrap()), (Some(185), 185));
             let report = snapshot.verify_both(VerifyLevel::Data).unwrap();
             assert!(report.is_clean(), "{directory} {storage:?}: {:?}", report.findings());
-            for Pair { key, prefix, value } in &pairs {
+            for Pair { key, preamble, value } in &pairs {
                 assert_eq!(snapshot.get(*key).unwrap().unwrap(), value, "{directory} {storage:?}: key {key}");
-                let before = snapshot.get_prefix(*key, prefix.len() as u64).unwrap().unwrap();
-                assert_eq!(before, prefix, "{directory} {storage:?}: key {key}");
+                let before = snapshot.get_preamble(*key, preamble.len() as u64).unwrap().unwrap();
+                assert_eq!(before, preamble, "{directory} {storage:?}: key {key}");
                 let absent = key ^ 1 << 40;
                 assert!(present.contains_key(&absent) || snapshot.get(absent).unwrap().is_none());
             }
@@ -156,14 +157,18 @@ fn the_same_pairs_give_the_same_bytes_and_digests() {
         }
         let first = OpenOptions::new().load(with_digests().join(id.to_string())).unwrap().snapshot();
         assert!(first.verify_both(VerifyLevel::Data).unwrap().is_clean());
-        for Pair { key, prefix, value } in &pairs() {
+        for Pair { key, preamble, value } in &pairs() {
             assert_eq!(first.get(*key).unwrap().unwrap(), value);
-            assert_eq!(first.get_prefix(*key, prefix.len() as u64).unwrap().unwrap(), prefix);
+            assert_eq!(first.get_preamble(*key, preamble.len() as u64).unwrap().unwrap(), preamble);
         }
         for entry in first.iter() {
             let entry = entry.unwrap();
             let pair = pairs().into_iter().find(|pair| pair.key == entry.key()).unwrap();
-            assert_eq!(entry.prefix().unwrap(), pair.prefix, "the whole prefix is known, though values are aligned");
+            assert_eq!(
+                entry.preamble().unwrap(),
+                pair.preamble,
+                "the whole preamble is known, though values are aligned"
+            );
         }
     }
 }

@@ -32,7 +32,7 @@ pub(crate) struct Listed {
     pub(crate) id: u64,
     pub(crate) value: Vec<u8>,
     /// The bytes between the stored value and the extent before it.
-    pub(crate) prefix: Vec<u8>,
+    pub(crate) preamble: Vec<u8>,
 }
 
 /// A shard being written: the bytes after the shard index, and the extents that an index names.
@@ -110,8 +110,8 @@ impl Synthesis {
 
         for (minishard, rows) in minishards.iter().enumerate() {
             for (row, (id, value)) in rows.iter().enumerate() {
-                let prefix = body.prefix(values[&(minishard, row)]).to_vec();
-                self.listing.push(Listed { id: *id, value: value.clone(), prefix });
+                let preamble = body.preamble(values[&(minishard, row)]).to_vec();
+                self.listing.push(Listed { id: *id, value: value.clone(), preamble });
             }
         }
         let digits = usize::try_from(spec.shard_bits.div_ceil(4)).unwrap();
@@ -179,7 +179,7 @@ impl Body {
 
     /// The bytes before a value that no index names, back to the nearest extent before it. An empty value precedes
     /// another one that begins at the same offset.
-    fn prefix(&self, value: Extent) -> &[u8] {
+    fn preamble(&self, value: Extent) -> &[u8] {
         let end = value.start;
         let mut named = vec![false; end];
         let mut ends = vec![false; end + 1];

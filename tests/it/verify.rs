@@ -16,14 +16,14 @@ use sharddb::{BuildOptions, BulkLoader, ErrorKind, OpenOptions, ShardDb, Shardin
 const LEVELS: [VerifyLevel; 3] = [VerifyLevel::Structure, VerifyLevel::Index, VerifyLevel::Data];
 
 /// Options that together produce every kind of bytes in a native shard, with the name of the combination and whether it
-/// has prefixes.
+/// has preambles.
 fn features() -> Vec<(String, BuildOptions, bool)> {
     features_of(1)
 }
 
 fn features_of(minishard_bits: u8) -> Vec<(String, BuildOptions, bool)> {
     let mut features = Vec::new();
-    for (checks, prefixes, alignment) in
+    for (checks, preambles, alignment) in
         [(true, false, 1), (true, true, 1), (true, true, 16), (false, true, 8), (false, false, 64)]
     {
         for (index, data) in [(Encoding::Raw, Encoding::Raw), (Encoding::Gzip, Encoding::Gzip)] {
@@ -32,9 +32,9 @@ fn features_of(minishard_bits: u8) -> Vec<(String, BuildOptions, bool)> {
             let mut options = BulkLoader::options();
             options.threads(1).spec(spec).checks(checks).value_alignment(ValueAlignment::new(alignment).unwrap());
             features.push((
-                format!("checks {checks}, prefixes {prefixes}, alignment {alignment}, {index:?}"),
+                format!("checks {checks}, preambles {preambles}, alignment {alignment}, {index:?}"),
                 options,
-                prefixes,
+                preambles,
             ));
         }
     }
@@ -42,20 +42,20 @@ fn features_of(minishard_bits: u8) -> Vec<(String, BuildOptions, bool)> {
 }
 
 /// A store of twelve pairs in two shards of two minishards. Six values are empty, and two of them are adjacent.
-fn small_store(options: &BuildOptions, prefixes: bool) -> TempDir {
+fn small_store(options: &BuildOptions, preambles: bool) -> TempDir {
     let store = TempDir::new();
     let mut loader = options.create(store.path()).unwrap();
     for key in 0..12u8 {
-        let prefix = vec![b'p'; usize::from(if prefixes { key % 4 } else { 0 })];
-        loader.insert_with_prefix(key.into(), &prefix, &vec![key; usize::from(key.saturating_sub(5))]).unwrap();
+        let preamble = vec![b'p'; usize::from(if preambles { key % 4 } else { 0 })];
+        loader.insert_with_preamble(key.into(), &preamble, &vec![key; usize::from(key.saturating_sub(5))]).unwrap();
     }
     loader.finish().unwrap();
     store
 }
 
 /// Like `small_store`, with writable files; also returns the directory of the generation.
-fn changeable_store(options: &BuildOptions, prefixes: bool) -> (TempDir, PathBuf) {
-    let store = small_store(options, prefixes);
+fn changeable_store(options: &BuildOptions, preambles: bool) -> (TempDir, PathBuf) {
+    let store = small_store(options, preambles);
     let generation = ShardDb::open(store.path()).unwrap().snapshot().directory().to_path_buf();
     for (name, bytes) in directory_bytes(&generation) {
         fs::remove_file(generation.join(&name)).unwrap(); // the file is read-only
@@ -79,8 +79,8 @@ fn lines(report: &VerifyReport) -> String {
 #[test]
 fn a_generation_of_ours_gives_no_finding_from_any_storage() {
     // with 32 minishards, most are empty
-    for (features, options, prefixes) in features().into_iter().chain(features_of(5)) {
-        let store = small_store(&options, prefixes);
+    for (features, options, preambles) in features().into_iter().chain(features_of(5)) {
+        let store = small_store(&options, preambles);
         for (storage, level) in Storage::ALL.into_iter().flat_map(|storage| LEVELS.map(|level| (storage, level))) {
             let snapshot = storage.open(&OpenOptions::new(), store.path()).unwrap().snapshot();
             let report = snapshot.verify_both(level).unwrap();
@@ -107,21 +107,22 @@ fn whatever_the_loader_writes_gives_no_finding() {
         alignment: usize,
         flags: (bool, bool, bool),
     ) -> bool {
-        let (checks, prefixes, gzip_index) = flags;
+        let (checks, preambles, gzip_index) = flags;
         let alignment = ValueAlignment::new([1, 8, 16, 64, 4096][alignment % 5]).unwrap();
         let spec = ShardingSpec::new(HashFunction::MurmurHash3X86_128, 0, bits.0 % 5, bits.1 % 3).unwrap();
         let encoding = if gzip_index { Encoding::Gzip } else { Encoding::Raw };
         let spec = spec.with_minishard_index_encoding(encoding);
-        let pairs: BTreeMap<u64, _> = pairs.into_iter().map(|(key, prefix, value)| (key, (prefix, value))).collect();
+        let pairs: BTreeMap<u64, _> =
+            pairs.into_iter().map(|(key, preamble, value)| (key, (preamble, value))).collect();
         let store = TempDir::new();
         let mut options = BulkLoader::options();
         let mut loader = options.spec(spec).checks(checks).value_alignment(alignment).create(store.path()).unwrap();
-        for (key, (prefix, value)) in &pairs {
-            let prefix = if prefixes { &prefix[..] } else { b"" };
-            let zeros = prefix.iter().take_while(|byte| **byte == 0).count();
-            let prefix = if alignment == ValueAlignment::One { prefix } else { &prefix[zeros..] };
+        for (key, (preamble, value)) in &pairs {
+            let preamble = if preambles { &preamble[..] } else { b"" };
+            let zeros = preamble.iter().take_while(|byte| **byte == 0).count();
+            let preamble = if alignment == ValueAlignment::One { preamble } else { &preamble[zeros..] };
             let value = &value[..value.len() / 4]; // many are empty
-            loader.insert_with_prefix(*key, prefix, value).unwrap();
+            loader.insert_with_preamble(*key, preamble, value).unwrap();
         }
         loader.finish().unwrap();
         let report = verify(store.path(), VerifyLevel::Data).unwrap();
@@ -134,14 +135,14 @@ fn whatever_the_loader_writes_gives_no_finding() {
 /// Some megabytes, which are read in blocks unless they are in memory.
 #[test]
 fn larger_shards_give_no_finding_from_any_storage() {
-    for (index, prefix) in [(Encoding::Raw, &b""[..]), (Encoding::Gzip, b"prefix")] {
+    for (index, preamble) in [(Encoding::Raw, &b""[..]), (Encoding::Gzip, b"preamble")] {
         let spec = ShardingSpec::new(HashFunction::Identity, 0, 4, 0).unwrap().with_minishard_index_encoding(index);
         let store = TempDir::new();
         let mut options = BulkLoader::options();
         let mut loader = options.spec(spec).value_alignment(ValueAlignment::Page).create(store.path()).unwrap();
         for key in 0..400 {
             // one is larger than a block
-            loader.insert_with_prefix(key, prefix, &vec![1; if key == 77 { 700_000 } else { 5_000 }]).unwrap();
+            loader.insert_with_preamble(key, preamble, &vec![1; if key == 77 { 700_000 } else { 5_000 }]).unwrap();
         }
         loader.finish().unwrap();
         for storage in Storage::ALL {
@@ -188,8 +189,8 @@ fn is_found(store: &Path) -> bool {
 
 #[test]
 fn every_changed_byte_of_every_file_is_found() {
-    for (at, (features, options, prefixes)) in features().into_iter().enumerate() {
-        let (store, generation) = changeable_store(&options, prefixes);
+    for (at, (features, options, preambles)) in features().into_iter().enumerate() {
+        let (store, generation) = changeable_store(&options, preambles);
         let mut files = directory_bytes(&generation);
         files.retain(|name, _| at == 0 || name.ends_with(".shard")); // the other files hardly differ
         for (name, sound) in files {
@@ -211,10 +212,10 @@ fn every_changed_byte_of_every_file_is_found() {
 /// Without a manifest, the checks and the rules of the layout find every changed byte.
 #[test]
 fn every_changed_byte_of_a_shard_with_checks_is_found_without_a_manifest() {
-    for (features, options, prefixes) in
+    for (features, options, preambles) in
         features_of(2).into_iter().filter(|(features, ..)| features.contains("checks true"))
     {
-        let (_store, generation) = changeable_store(&options, prefixes);
+        let (_store, generation) = changeable_store(&options, preambles);
         fs::remove_file(generation.join("manifest.json")).unwrap();
         let told = || kinds(&verify(&generation, VerifyLevel::Data).unwrap());
         assert_eq!(told(), BTreeSet::from([FindingKind::NoManifest]), "{features}");
@@ -230,8 +231,8 @@ fn every_changed_byte_of_a_shard_with_checks_is_found_without_a_manifest() {
 
 #[test]
 fn every_cut_extension_and_blank_of_every_file_is_found() {
-    for (features, options, prefixes) in features() {
-        let (store, generation) = changeable_store(&options, prefixes);
+    for (features, options, preambles) in features() {
+        let (store, generation) = changeable_store(&options, preambles);
         for (name, sound) in directory_bytes(&generation) {
             let is_found = |changed: &[u8]| {
                 fs::write(generation.join(&name), changed).unwrap();
@@ -253,8 +254,8 @@ fn every_cut_extension_and_blank_of_every_file_is_found() {
 
 #[test]
 fn every_swapped_and_removed_file_is_found() {
-    for (features, options, prefixes) in features() {
-        let (store, generation) = changeable_store(&options, prefixes);
+    for (features, options, preambles) in features() {
+        let (store, generation) = changeable_store(&options, preambles);
         let files = directory_bytes(&generation);
         let write = |name: &String, bytes: &[u8]| fs::write(generation.join(name), bytes).unwrap();
         for (name, bytes) in &files {
@@ -274,8 +275,8 @@ fn every_swapped_and_removed_file_is_found() {
 
 #[test]
 fn every_added_file_is_found() {
-    let (_, options, prefixes) = features().swap_remove(0);
-    let (store, generation) = changeable_store(&options, prefixes);
+    let (_, options, preambles) = features().swap_remove(0);
+    let (store, generation) = changeable_store(&options, preambles);
     let added = [
         ("00.shard", FindingKind::MisnamedShard),
         ("2.SHARD", FindingKind::MisnamedShard),
@@ -339,7 +340,7 @@ impl Case {
     }
 }
 
-/// A copy of a native generation: keys 0, 2, 4 in shard 0 of two, with checks, prefixes and alignment.
+/// A copy of a native generation: keys 0, 2, 4 in shard 0 of two, with checks, preambles and alignment.
 fn ours() -> TempDir {
     ours_with(0, &[0, 2, 4])
 }
@@ -356,7 +357,7 @@ fn ours_of(spec: ShardingSpec, keys: &[u64]) -> TempDir {
     options.threads(1).value_alignment(ValueAlignment::Eight);
     let mut loader = options.spec(spec).create(store.path()).unwrap();
     for key in keys {
-        loader.insert_with_prefix(*key, b"prefix", b"value").unwrap();
+        loader.insert_with_preamble(*key, b"preamble", b"value").unwrap();
     }
     loader.finish().unwrap();
     TempDir::copy_of(ShardDb::open(store.path()).unwrap().snapshot().directory())
@@ -556,7 +557,7 @@ fn case(kind: FindingKind) -> Case {
             let bits = r#""minishard_bits": 0, "shard_bits": 0, "data_encoding": "gzip""#;
             Case::open(data_set_with(bits, "", &[("0.shard", one())]), Data)
         }
-        Kind::PrefixCheck => {
+        Kind::PreambleCheck => {
             Case::changed(Data, |directory| flip(directory.join("0.shard"), value_of_key_2(directory) - 1))
         }
         Kind::NonzeroPadding => Case::own_rows(Data, 16, &[[7, 8, 1]], b"\0\0\0!\0\0\0\0x"),
@@ -661,7 +662,7 @@ fn the_walk_goes_on_behind_what_is_wrong() {
     assert_eq!(told, expected, "{}", lines(&report));
 }
 
-/// A generation with checked prefixes: keys 0, 8 in minishard 0 of shard 0, keys 1, 9 in minishard 1, keys 2, 10 in
+/// A generation with checked preambles: keys 0, 8 in minishard 0 of shard 0, keys 1, 9 in minishard 1, keys 2, 10 in
 /// minishard 2, none in minishard 3.
 fn ours_in_minishards(index: Encoding) -> TempDir {
     let spec = ShardingSpec::new(HashFunction::Identity, 0, 2, 1).unwrap().with_minishard_index_encoding(index);
@@ -678,9 +679,9 @@ fn kinds_and_keys(report: &VerifyReport) -> Vec<(FindingKind, Option<u64>)> {
     report.findings().iter().map(|finding| (finding.kind(), finding.key())).collect()
 }
 
-/// The prefixes themselves are sound, and where they begin is known without the damaged bytes.
+/// The preambles themselves are sound, and where they begin is known without the damaged bytes.
 #[test]
-fn a_damaged_check_of_an_index_is_no_finding_about_prefixes() {
+fn a_damaged_check_of_an_index_is_no_finding_about_preambles() {
     for index in [Encoding::Raw, Encoding::Gzip] {
         let directory = ours_in_minishards(index);
         let shard = directory.path().join("0.shard");
@@ -693,7 +694,7 @@ fn a_damaged_check_of_an_index_is_no_finding_about_prefixes() {
 }
 
 #[test]
-fn a_shard_index_with_another_crc_is_no_finding_about_prefixes() {
+fn a_shard_index_with_another_crc_is_no_finding_about_preambles() {
     for index in [Encoding::Raw, Encoding::Gzip] {
         let directory = ours_in_minishards(index);
         let shard = directory.path().join("0.shard");
@@ -706,16 +707,16 @@ fn a_shard_index_with_another_crc_is_no_finding_about_prefixes() {
     }
 }
 
-/// With gzip, the first prefix of a minishard begins at the end of the previous minishard, which a damaged index hides.
+/// With gzip, the first preamble of a minishard begins at the end of the previous minishard, which a damaged index hides.
 #[test]
-fn a_gzip_index_that_does_not_decode_hides_one_prefix_of_the_next_minishard() {
+fn a_gzip_index_that_does_not_decode_hides_one_preamble_of_the_next_minishard() {
     let directory = ours_in_minishards(Encoding::Gzip);
     let shard = directory.path().join("0.shard");
     let range = index_range(&fs::read(&shard).unwrap(), 1);
     flip(shard, range.end - 6); // in the CRC-32 of gzip
     let report = verify(directory.path(), VerifyLevel::Data).unwrap();
     let expected =
-        [(FindingKind::FileCrc, None), (FindingKind::BadMinishardIndex, None), (FindingKind::PrefixCheck, Some(2))];
+        [(FindingKind::FileCrc, None), (FindingKind::BadMinishardIndex, None), (FindingKind::PreambleCheck, Some(2))];
     assert_eq!(kinds_and_keys(&report), expected, "{}", lines(&report));
     assert!(report.findings()[2].message().contains("it was not verified"), "{}", lines(&report));
 }
@@ -777,8 +778,8 @@ fn findings_are_kept_up_to_a_limit_and_counted_beyond_it() {
 
 #[test]
 fn progress_only_grows_and_ends_at_its_total() {
-    let (_, options, prefixes) = features().swap_remove(3);
-    let ours = small_store(&options, prefixes);
+    let (_, options, preambles) = features().swap_remove(3);
+    let ours = small_store(&options, preambles);
     let broken = data("corrupt/ix_end_beyond_file");
     for directory in [ours.path(), &broken, &data("public/ts_all_zero_length_gzip")] {
         for level in LEVELS {
@@ -906,12 +907,12 @@ fn a_loaded_snapshot_verifies_its_copy_whatever_became_of_the_file() {
 #[test]
 fn several_threads_find_the_same_damage_in_one_shard() {
     let mut random = common::xorshift(18);
-    for (at, (features, mut options, prefixes)) in features_of(6).into_iter().enumerate() {
+    for (at, (features, mut options, preambles)) in features_of(6).into_iter().enumerate() {
         let store = TempDir::new();
         let mut loader = options.memory(16 << 20).create(store.path()).unwrap();
         for key in 0..4000u64 {
-            let prefix = vec![b'p'; if prefixes { (key % 7) as usize } else { 0 }];
-            loader.insert_with_prefix(key, &prefix, &key.to_le_bytes().repeat((key % 5) as usize)).unwrap();
+            let preamble = vec![b'p'; if preambles { (key % 7) as usize } else { 0 }];
+            loader.insert_with_preamble(key, &preamble, &key.to_le_bytes().repeat((key % 5) as usize)).unwrap();
         }
         loader.finish().unwrap();
         let good = ShardDb::open(store.path()).unwrap().snapshot();

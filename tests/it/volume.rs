@@ -94,7 +94,7 @@ fn check(path: &Path) {
             let mut options = OpenOptions::new();
             pointer.map(|pointer| options.pointer(pointer));
             let snapshot = storage.open(&options, path).unwrap().snapshot();
-            assert_eq!((snapshot.len(), snapshot.sharding_at()), (Some(64), POINTER));
+            assert_eq!((snapshot.key_count(), snapshot.sharding_at()), (Some(64), POINTER));
             assert_eq!(snapshot.shards_directory(), snapshot.directory().join("s0"));
             for key in 0..100 {
                 assert_eq!(snapshot.get(key).unwrap().map(|value| value.to_vec()), chunks.get(&key).cloned(), "{key}");

@@ -75,7 +75,7 @@ pub(crate) struct Case {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Pair {
     pub(crate) key: u64,
-    pub(crate) prefix_len: usize,
+    pub(crate) preamble_len: usize,
     pub(crate) value_len: usize,
     /// Unique within a case. If even, the bytes repeat and so are compressible.
     pub(crate) content: u64,
@@ -85,7 +85,7 @@ pub(crate) struct Pair {
 /// How a pair is inserted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum How {
-    /// By `insert` if the pair has no prefix, else by `insert_with_prefix`.
+    /// By `insert` if the pair has no preamble, else by `insert_with_preamble`.
     Slices,
     /// By `insert_reader`, from a reader that returns at most `piece` bytes per call.
     Reader { piece: usize },
@@ -178,29 +178,29 @@ impl Case {
         };
         let spread = |draw: &mut dyn Draw| one_of(draw, &[1, 1 << 7, 1 << 40, 0x9e37_79b9_7f4a_7c15, u64::MAX]);
         let spreads = [spread(draw), spread(draw)]; // the second is used later: an early plan may be wrong
-        let with_prefixes = draw.below(2) == 0;
+        let with_preambles = draw.below(2) == 0;
         let lengths = one_of(draw, &[Lengths::Mixed, Lengths::Mixed, Lengths::Small, Lengths::Large]);
         let most_bytes = size.most_bytes / one_of(draw, &[1, 1, 2, 3, 16]);
         let most_groups = 1 + draw.below(64);
         let mut bytes = 0;
         let both_from = draw.below(most_groups);
         for group in 0..most_groups {
-            let prefix_len = if with_prefixes { draw_prefix_len(draw, size.thresholds) } else { 0 };
+            let preamble_len = if with_preambles { draw_preamble_len(draw, size.thresholds) } else { 0 };
             let value_len = lengths.draw(draw, size.thresholds);
-            let count = draw_count(draw, value_len + prefix_len);
+            let count = draw_count(draw, value_len + preamble_len);
             let (content, piece) = (draw.below(2), draw.below(1 << 13) as usize);
             let how = if piece % 2 == 0 { How::Slices } else { How::Reader { piece } };
             let mut random = Random(draw.below(1 << 16));
             keys.spread = if group < both_from { spreads[0] } else { one_of(draw, &spreads) };
             for _ in 0..count {
-                bytes += prefix_len + value_len + 76;
+                bytes += preamble_len + value_len + 76;
                 if bytes > most_bytes || self.pairs.len() == MAX_PAIRS {
                     return;
                 }
                 let content = content | (self.pairs.len() as u64) << 1;
-                let (prefix_len, value_len) = (prefix_len as usize, value_len as usize);
+                let (preamble_len, value_len) = (preamble_len as usize, value_len as usize);
                 let key = keys.draw(&mut random);
-                self.pairs.push(Pair { key, prefix_len, value_len, content, how });
+                self.pairs.push(Pair { key, preamble_len, value_len, content, how });
             }
             if draw.ended() {
                 return;
@@ -288,10 +288,10 @@ impl Lengths {
 }
 
 impl Pair {
-    pub(crate) fn prefix(&self) -> Vec<u8> {
-        let mut prefix = bytes(!self.content, self.content, self.prefix_len);
-        prefix.iter_mut().take(1).for_each(|first| *first |= 1); // it may follow padding
-        prefix
+    pub(crate) fn preamble(&self) -> Vec<u8> {
+        let mut preamble = bytes(!self.content, self.content, self.preamble_len);
+        preamble.iter_mut().take(1).for_each(|first| *first |= 1); // it may follow padding
+        preamble
     }
 
     /// Every fourth value of up to 64 KiB ends with its own CRC-32.
@@ -332,7 +332,7 @@ fn draw_spec(draw: &mut dyn Draw) -> ShardingSpec {
     ShardingSpec::new(hash, preshift_bits, minishard_bits, shard_bits).unwrap()
 }
 
-fn draw_prefix_len(draw: &mut dyn Draw, thresholds: &[u64]) -> u64 {
+fn draw_preamble_len(draw: &mut dyn Draw, thresholds: &[u64]) -> u64 {
     match draw.below(8) {
         0..3 => 0,
         3..6 => draw.below(100),

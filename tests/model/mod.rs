@@ -87,13 +87,13 @@ pub(crate) fn insert_all(case: &Case, loader: &mut BulkLoader) -> sharddb::Resul
 }
 
 fn insert(loader: &mut BulkLoader, pair: &Pair) -> sharddb::Result<()> {
-    let (prefix, value) = (pair.prefix(), pair.value());
+    let (preamble, value) = (pair.preamble(), pair.value());
     match pair.how {
-        How::Slices if prefix.is_empty() => loader.insert(pair.key, &value),
-        How::Slices => loader.insert_with_prefix(pair.key, &prefix, &value),
+        How::Slices if preamble.is_empty() => loader.insert(pair.key, &value),
+        How::Slices => loader.insert_with_preamble(pair.key, &preamble, &value),
         How::Reader { piece } => {
-            let mut reader = Pieces { bytes: prefix.chain(&value[..]), piece };
-            loader.insert_reader(pair.key, prefix.len() as u64, value.len() as u64, &mut reader)
+            let mut reader = Pieces { bytes: preamble.chain(&value[..]), piece };
+            loader.insert_reader(pair.key, preamble.len() as u64, value.len() as u64, &mut reader)
         }
     }
 }
@@ -133,9 +133,13 @@ fn check_lookups(case: &Case, expected: &BTreeMap<u64, Pair>, snapshot: &Snapsho
         let value = snapshot.get(*key).map_err(in_words)?;
         let found = value.as_ref().map(|value| value.to_vec());
         ensure!(found == Some(pair.value()), "key {key}: expected the value of {pair:?}, found {}", in_short(found));
-        let prefix = snapshot.get_prefix(*key, pair.prefix_len as u64).map_err(in_words)?;
-        let found = prefix.map(|prefix| prefix.to_vec());
-        ensure!(found == Some(pair.prefix()), "key {key}: expected the prefix of {pair:?}, found {}", in_short(found));
+        let preamble = snapshot.get_preamble(*key, pair.preamble_len as u64).map_err(in_words)?;
+        let found = preamble.map(|preamble| preamble.to_vec());
+        ensure!(
+            found == Some(pair.preamble()),
+            "key {key}: expected the preamble of {pair:?}, found {}",
+            in_short(found)
+        );
         let location = snapshot.locate(*key).map_err(in_words)?;
         let aligned = location.as_ref().is_some_and(|location| location.offset().is_multiple_of(case.alignment));
         ensure!(aligned, "key {key}: expected a multiple of {} bytes, found {location:?}", case.alignment);

@@ -30,7 +30,7 @@ Examples:
 
 PATCH has a line for each key, with its pair before and after, null where it is absent:
   {\"key\": 3, \"old\": {\"text\": \"three\"}, \"new\": {\"text\": \"THREE\"}}
-  {\"key\": \"4\", \"old\": null, \"new\": {\"value_b64\": \"Zm91cg==\", \"prefix_b64\": \"cA==\"}}
+  {\"key\": \"4\", \"old\": null, \"new\": {\"value_b64\": \"Zm91cg==\", \"preamble_b64\": \"cA==\"}}
   {\"key\": 2, \"old\": {\"value\": {\"a\": [1, 2]}}, \"new\": null}
 The members of a pair are those of a line of ndjson: see sharddb build --help. Each key has one
 line.
@@ -119,7 +119,7 @@ impl Args {
             }
             changes += 1;
             match &edit.new {
-                Some(Bytes { prefix, value }) => updater.put_with_prefix(edit.key, prefix, value)?,
+                Some(Bytes { preamble, value }) => updater.put_with_preamble(edit.key, preamble, value)?,
                 None => updater.delete(edit.key)?,
             }
             Ok(())
@@ -142,7 +142,7 @@ impl Args {
 ///
 /// Errors: `Refused` if it has another one; damage of the pair.
 fn check_old(base: &Snapshot, edit: &Edit<'_>) -> Result<()> {
-    let old = edit.old.as_ref().map(|Bytes { prefix, value }| (prefix.as_slice(), &**value));
+    let old = edit.old.as_ref().map(|Bytes { preamble, value }| (preamble.as_slice(), &**value));
     if base.holds(edit.key, old)? {
         return Ok(());
     }

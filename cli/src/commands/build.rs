@@ -49,15 +49,15 @@ Examples:
 Inputs (the format follows from the name: a directory, .ndjson or .jsonl, .csv, .bin, .bin2; files
 ending in .gz and .zst are decompressed):
   dir     one file per key, named by the key: 7, or 7.gz, which is decompressed. If there are 7 and
-          7.index, 7.index is the value and 7 is its prefix, like mesh fragments before a manifest.
+          7.index, 7.index is the value and 7 is its preamble, like mesh fragments before a manifest.
           info, dotfiles, *.spatial, *.labels* and what --ignore names are skipped
   ndjson  {\"key\": 7, \"value_b64\": \"...\"}, or \"text\": \"...\", or \"value\": any JSON, which is stored as
-          written, without white space; optional \"prefix_b64\". A key is a number or a string, and
+          written, without white space; optional \"preamble_b64\". A key is a number or a string, and
           exact up to 2^64-1
   csv     a row with the names of the columns, then one row per key. --key-column and --value-column
           choose columns; without --value-column, the value is a JSON object of the other columns
   bin     records of key, length, bytes; numbers are u64 little endian
-  bin2    records of key, prefix length, length, prefix, bytes
+  bin2    records of key, preamble length, length, preamble, bytes
 --format is for all inputs. FORMAT:PATH gives one input its own, such as csv:table.txt or
 ndjson.gz:-, where standard input is decompressed; a file of such a name is ./csv:table.txt.
 
@@ -318,7 +318,7 @@ impl Args {
         let temporary = TemporaryStore::new(self.temp_dir.as_deref());
         let local = Args { store: temporary.path().to_path_buf(), json: false, ..self.clone() };
         local.build("built", context)?;
-        let built = OpenOptions::new().open(temporary.path())?.snapshot().len().unwrap_or(0);
+        let built = OpenOptions::new().open(temporary.path())?.snapshot().key_count().unwrap_or(0);
         let (inputs, url) = (names(&self.inputs.resolve(&self.input)?), self.store.display().to_string());
         self.allow_empty.check_replaced(built, &inputs, &url, || Ok(may_have_keys))?;
         remote.push(temporary.path(), Call { context, json: self.json })

@@ -34,7 +34,7 @@ Examples:
   sharddb copy numbers low --range ..1000
   sharddb copy precomputed/skeletons part --range 100..=200 --profile remote
 
-DB is not changed. Pairs keep their prefixes, and the info its other members. A specification is
+DB is not changed. Pairs keep their preambles, and the info its other members. A specification is
 planned for the pairs that are copied, unless --sharding states one.
 
 Keys of --keys and --key that are absent are counted, and the first ones are named; the others are
@@ -137,7 +137,7 @@ struct Copy<'a> {
 impl Copy<'_> {
     /// Copies the pairs whose keys are in a range. Reads all indexes.
     fn range(&mut self, range: KeyRange) -> Result<()> {
-        self.stages.read.set_total(self.source.len().unwrap_or(0));
+        self.stages.read.set_total(self.source.key_count().unwrap_or(0));
         for shard in self.source.shards() {
             for entry in shard?.iter() {
                 self.context.check_cancel()?;
@@ -178,6 +178,6 @@ impl Copy<'_> {
         if entry.location() != self.source.spec().route(entry.key()) {
             return Err(misplaced(entry.key(), self.path));
         }
-        Ok(self.loader.insert_with_prefix(entry.key(), &entry.prefix()?, &entry.value()?)?)
+        Ok(self.loader.insert_with_preamble(entry.key(), &entry.preamble()?, &entry.value()?)?)
     }
 }

@@ -38,9 +38,9 @@ The lines of keys begin with + for an added key, - for a removed and ~ for a cha
 a line for each key, with its pair before and after, null where it is absent:
   {\"key\":\"3\",\"old\":{\"value_b64\":\"dGhyZWU=\"},\"new\":{\"value_b64\":\"VEhSRUU=\"}}
 
-A pair is changed if its value or its prefix is another one, however it is stored: encodings,
+A pair is changed if its value or its preamble is another one, however it is stored: encodings,
 specifications and layouts do not matter. Of a foreign data set, the bytes before a value that no
-index names are its prefix, except zeros.
+index names are its preamble, except zeros.
 
 Not everything is read: shards that are hard links to one file are equal, and so are shards with the
 same digest in both manifests. The values of all other shards are compared byte by byte.
@@ -174,7 +174,7 @@ impl Args {
         context: &Context,
     ) -> Result<DiffTotals> {
         let counter = Counter::new("compare", Unit::Items("keys"));
-        counter.set_total(old.len().zip(new.len()).map_or(0, |(old, new)| old.saturating_add(new)));
+        counter.set_total(old.key_count().zip(new.key_count()).map_or(0, |(old, new)| old.saturating_add(new)));
         let shown = Arc::clone(&counter);
         let _progress = Progress::beside(&self.output, context.quiet, move || shown.status(0));
         let mut diff = Diff::between(old, new);
@@ -232,13 +232,13 @@ impl Lines {
             }
             Lines::Patch(patch) => {
                 let read = || {
-                    let old = change.old_prefix()?.zip(change.old_value()?);
-                    Ok((old, change.new_prefix()?.zip(change.new_value()?)))
+                    let old = change.old_preamble()?.zip(change.old_value()?);
+                    Ok((old, change.new_preamble()?.zip(change.new_value()?)))
                 };
                 match read() {
                     Ok((old, new)) => {
-                        let old = old.as_ref().map(|(prefix, value)| (&**prefix, &**value));
-                        patch.write(change.key(), old, new.as_ref().map(|(prefix, value)| (&**prefix, &**value)))
+                        let old = old.as_ref().map(|(preamble, value)| (&**preamble, &**value));
+                        patch.write(change.key(), old, new.as_ref().map(|(preamble, value)| (&**preamble, &**value)))
                     }
                     Err(error) => {
                         errors.tell(&error);

@@ -48,8 +48,8 @@ Examples:
   sharddb export store --format zarr --output volume.zarr            the array that was imported
 
 Pairs are written in storage order, or in that of their keys with --range, --sorted or --reverse,
-which looks each pair up and is slower on a cold disk. They keep their prefixes: dir writes a prefix
-to file 7 and the value to 7.index; bin cannot store prefixes and fails. build of an export, with
+which looks each pair up and is slower on a cold disk. They keep their preambles: dir writes a preamble
+to file 7 and the value to 7.index; bin cannot store preambles and fails. build of an export, with
 the same options and --info, produces the same bytes.
 
 Every stored check is verified and every chunk of an array decoded, because a build of the export
@@ -102,7 +102,7 @@ enum Target {
     Ndjson,
     /// Key, length (u64 little endian), bytes
     Bin,
-    /// Key, prefix length, length, prefix, bytes
+    /// Key, preamble length, length, preamble, bytes
     Bin2,
     /// The Zarr v3 array that was imported
     Zarr,
@@ -149,7 +149,7 @@ impl Args {
         };
         let output = Output::open(&self.output, format)?;
         let (unit, all) = match &opened {
-            Opened::Sharded(snapshot) => (Unit::Items("keys"), snapshot.len().unwrap_or(0)),
+            Opened::Sharded(snapshot) => (Unit::Items("keys"), snapshot.key_count().unwrap_or(0)),
             Opened::Container(_) => (Unit::Items("chunks"), 0), // known when they are listed
         };
         let counter = Counter::new("export", unit);
@@ -188,9 +188,9 @@ impl Args {
         if self.no_verify {
             return Err(Failure::usage(format!("reads of {url} always verify: leave out --no-verify")));
         }
-        if snapshot.layout().is_some_and(|layout| layout.prefixes) {
+        if snapshot.layout().is_some_and(|layout| layout.preambles) {
             return Err(Failure::usage(format!(
-                "expected a data set without prefixes, found {url}: export a copy, made by sharddb pull {url} STORE"
+                "expected a data set without preambles, found {url}: export a copy, made by sharddb pull {url} STORE"
             )));
         }
         let wanted = self.wanted(context)?;
@@ -199,7 +199,7 @@ impl Args {
             false => context.interrupt.writing(),
         };
         let counter = Counter::new("export", Unit::Items("keys"));
-        counter.set_total(wanted.as_ref().map_or(snapshot.len().unwrap_or(0), |wanted| wanted.len() as u64));
+        counter.set_total(wanted.as_ref().map_or(snapshot.key_count().unwrap_or(0), |wanted| wanted.len() as u64));
         let shown = Arc::clone(&counter);
         let output = Output::open(&self.output, format)?;
         let progress = Progress::beside(&self.output, context.quiet, move || shown.status(0));
@@ -312,9 +312,9 @@ impl Export<'_> {
         let encode = |entry: sharddb::Result<Entry<'_>>, block: &mut Vec<u8>| {
             context.check_cancel()?;
             counter.add(1);
-            let read = entry.and_then(|entry| Ok((entry, entry.prefix()?)));
-            match read.and_then(|(entry, prefix)| Ok((entry.key(), prefix, entry.value()?))) {
-                Ok((key, prefix, value)) => encoder.encode(key, &prefix, &value, block).map(|()| None),
+            let read = entry.and_then(|entry| Ok((entry, entry.preamble()?)));
+            match read.and_then(|(entry, preamble)| Ok((entry.key(), preamble, entry.value()?))) {
+                Ok((key, preamble, value)) => encoder.encode(key, &preamble, &value, block).map(|()| None),
                 Err(error) => Ok(Some(error)),
             }
         };
@@ -365,7 +365,7 @@ impl Export<'_> {
             self.counter.add(1);
             match pair {
                 Ok(pair) => {
-                    let both = pair.prefix().and_then(|prefix| pair.value().map(|value| (prefix, value)));
+                    let both = pair.preamble().and_then(|preamble| pair.value().map(|value| (preamble, value)));
                     self.write_both(pair.key(), both)?;
                 }
                 Err(error) => self.errors.tell(&error),
@@ -459,13 +459,13 @@ impl Export<'_> {
     }
 
     fn write(&mut self, entry: &Entry) -> Result<()> {
-        self.write_both(entry.key(), entry.prefix().and_then(|prefix| entry.value().map(|value| (prefix, value))))
+        self.write_both(entry.key(), entry.preamble().and_then(|preamble| entry.value().map(|value| (preamble, value))))
     }
 
-    /// Writes a pair of which prefix and value are read.
+    /// Writes a pair of which preamble and value are read.
     fn write_both(&mut self, key: u64, both: sharddb::Result<(Value<'_>, Value<'_>)>) -> Result<()> {
         match both {
-            Ok((prefix, value)) => self.output.write(key, &prefix, &value),
+            Ok((preamble, value)) => self.output.write(key, &preamble, &value),
             Err(error) => {
                 self.errors.tell(&error);
                 Ok(())

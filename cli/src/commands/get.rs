@@ -22,7 +22,7 @@ Examples:
   sharddb get numbers 2
   sharddb get numbers 0x2 --output value.bin
   sharddb get numbers 1 2 3 --output values      values/1, values/2, values/3
-  sharddb get mesh 720575940 --prefix 18324      the fragments before a mesh manifest
+  sharddb get mesh 720575940 --preamble 18324      the fragments before a mesh manifest
   sharddb get volume --at 3,0,7                  a chunk by its position in the grid
   sharddb get volume.zarr 42 --decoded           the elements of a chunk of an array
   sharddb get trades 0 --column price --decoded  the first rows of a column of a bcolz table
@@ -42,7 +42,7 @@ pub(crate) struct Args {
     wanted: KeysOrPosition,
     /// Write the N bytes directly before the value instead of the value
     #[arg(long, value_name = "N")]
-    prefix: Option<u64>,
+    preamble: Option<u64>,
     /// Write to this file, which is replaced when the value is complete; for several keys, a new directory with one
     /// file per key, named by the key. - is standard output
     #[arg(long, short, value_name = "PATH|-", default_value = "-")]
@@ -69,9 +69,9 @@ impl Args {
     /// Refuses options that have no effect on a data set in an object store.
     fn refuse_for_remote(&self, remote: &RemoteDatabase) -> Result<()> {
         self.chunks.refuse_decoded()?;
-        match self.prefix {
+        match self.preamble {
             None => Ok(()),
-            Some(_) => Err(Failure::usage(format!("--prefix is for local databases, found {}", remote.url()))),
+            Some(_) => Err(Failure::usage(format!("--preamble is for local databases, found {}", remote.url()))),
         }
     }
 
@@ -136,11 +136,11 @@ impl Args {
         if let Opened::Sharded(_) = opened {
             self.chunks.refuse_decoded()?;
         }
-        Ok(match (opened, self.prefix) {
-            (Opened::Sharded(snapshot), Some(n)) => snapshot.get_prefix(key, n)?,
+        Ok(match (opened, self.preamble) {
+            (Opened::Sharded(snapshot), Some(n)) => snapshot.get_preamble(key, n)?,
             (Opened::Sharded(snapshot), None) => snapshot.get(key)?,
             (Opened::Container(_), Some(_)) => {
-                return Err(Failure::usage("--prefix is for databases, found a container of another format"));
+                return Err(Failure::usage("--preamble is for databases, found a container of another format"));
             }
             (Opened::Container(container), None) => match container.get(key, self.chunks.form())? {
                 None if self.fill => container.fill_chunk(key)?,

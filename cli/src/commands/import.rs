@@ -42,7 +42,7 @@ Examples:
 
 SOURCE is not changed. A store or generation is copied file by file, and the checksums of its
 manifest are verified. A data set that another program wrote is built again with its own
-specification: the same keys, values, prefixes and other members of info. With --sharding or
+specification: the same keys, values, preambles and other members of info. With --sharding or
 --profile any source is built again with that specification.
 
 If \"sharding\" is nested in the info, as in a volume, the store is such a volume: its info is that of
@@ -241,7 +241,7 @@ impl Args {
             false => options.spec(*source.spec()).allow_sparse(true),
         };
         let stages = Stages::new(Unit::Items("keys"));
-        stages.read.set_total(source.len().unwrap_or(0));
+        stages.read.set_total(source.key_count().unwrap_or(0));
         options.progress(Arc::clone(&stages.build));
         let progress = stages.show(context.quiet);
         let mut loader = self.create(&options)?;
@@ -253,7 +253,7 @@ impl Args {
                 if entry.location() != source.spec().route(entry.key()) {
                     return Err(misplaced(entry.key(), &self.source));
                 }
-                loader.insert_with_prefix(entry.key(), &entry.prefix()?, &entry.value()?)?;
+                loader.insert_with_preamble(entry.key(), &entry.preamble()?, &entry.value()?)?;
                 stages.read.add(1);
                 keys += 1;
             }

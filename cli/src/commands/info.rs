@@ -36,7 +36,7 @@ Examples:
 The count axis of a plot is logarithmic and starts below 1, so that a bar of one is visible.
 
 Reads all indexes and no values. The overhead is everything in the files beyond the stored values:
-indexes, checks, prefixes, padding.
+indexes, checks, preambles, padding.
 
 The place is the JSON pointer of the object in the info that describes the shards, if it is not the
 top level, as in a volume. With --json it is the member \"sharding_at\".
@@ -246,7 +246,7 @@ fn layout_json(layout: Option<Layout>) -> Value {
     let json = |layout: Layout| {
         json!({
             "checks": layout.checks,
-            "prefixes": layout.prefixes,
+            "preambles": layout.preambles,
             "value_alignment": layout.value_alignment.get(),
         })
     };
@@ -255,9 +255,9 @@ fn layout_json(layout: Option<Layout>) -> Value {
 
 fn layout_text(layout: Option<Layout>) -> String {
     layout.map_or("foreign".to_string(), |layout| {
-        let (checks, prefixes) =
-            (if layout.checks { "checks" } else { "no checks" }, if layout.prefixes { ", prefixes" } else { "" });
-        format!("{checks}{prefixes}, values aligned to {}", layout.value_alignment.get())
+        let (checks, preambles) =
+            (if layout.checks { "checks" } else { "no checks" }, if layout.preambles { ", preambles" } else { "" });
+        format!("{checks}{preambles}, values aligned to {}", layout.value_alignment.get())
     })
 }
 
@@ -268,7 +268,7 @@ fn remote_json(remote: &RemoteDatabase, snapshot: &RemoteSnapshot) -> Value {
         "generation": snapshot.generation(),
         "sharding": serde_json::from_str::<Value>(&snapshot.spec().to_json()).unwrap_or_default(),
         "layout": layout_json(snapshot.layout()),
-        "keys": snapshot.len(),
+        "keys": snapshot.key_count(),
         "cost": {"requests": cost.requests, "bytes": cost.bytes, "cache_hits": cost.cache_hits},
     })
 }
@@ -281,7 +281,7 @@ fn remote_text(remote: &RemoteDatabase, snapshot: &RemoteSnapshot) -> String {
         format!("database   {from}"),
         format!("sharding   {}", snapshot.spec()),
         format!("layout     {}", layout_text(snapshot.layout())),
-        format!("keys       {}", snapshot.len().map_or("unknown".to_string(), grouped)),
+        format!("keys       {}", snapshot.key_count().map_or("unknown".to_string(), grouped)),
         format!("cost       {}, {}", plural(cost.requests, "request"), plural(cost.bytes, "byte")),
     ]
     .join("\n")

@@ -87,7 +87,8 @@ impl Args {
             Some(location) => location.path().to_path_buf(),
             None => snapshot.shards_directory().join(spec.shard_file_name(place.shard)),
         };
-        let stored = found.as_ref().map(|location| Stored { offset: location.offset(), stored_len: location.len() });
+        let stored =
+            found.as_ref().map(|location| Stored { offset: location.offset(), stored_len: location.stored_len() });
         Ok(Report::new(spec, key, file.display().to_string(), stored))
     }
 }

@@ -28,7 +28,7 @@ IN is any DB: a store, one of its generations, or a directory of shards with an 
 specifications may differ. It is not changed; OUT may be one of them, since its generation is kept.
 
 A key in several inputs is an error, unless --on-duplicate states which of its pairs to keep, in the
-order of the inputs; concat joins its values, in this order too. Pairs with prefixes cannot be
+order of the inputs; concat joins its values, in this order too. Pairs with preambles cannot be
 joined.
 
 Without --sharding a specification is planned for all pairs. Inputs that ShardDb wrote with the

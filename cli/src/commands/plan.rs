@@ -121,9 +121,9 @@ impl Args {
         let snapshot = self.opening.open(path)?;
         let mut pairs = PairStats::new();
         for entry in snapshot.iter() {
-            let lengths = entry.and_then(|entry| Ok((entry.key(), entry.prefix()?.len() as u64, entry.stored_len())));
+            let lengths = entry.and_then(|entry| Ok((entry.key(), entry.preamble()?.len() as u64, entry.stored_len())));
             match lengths {
-                Ok((key, prefix_len, value_len)) => pairs.insert(key, prefix_len, value_len),
+                Ok((key, preamble_len, value_len)) => pairs.insert(key, preamble_len, value_len),
                 Err(error) => errors.tell(&error),
             }
         }
@@ -162,18 +162,18 @@ struct Counted {
 }
 
 impl Sink for Counted {
-    fn insert(&mut self, key: u64, prefix: &[u8], value: &[u8]) -> Result<()> {
-        self.pairs.insert(key, prefix.len() as u64, value.len() as u64);
+    fn insert(&mut self, key: u64, preamble: &[u8], value: &[u8]) -> Result<()> {
+        self.pairs.insert(key, preamble.len() as u64, value.len() as u64);
         if let Some(trial) = &mut self.trial {
             trial.offer(value);
         }
         Ok(())
     }
 
-    fn insert_reader(&mut self, key: u64, prefix_len: u64, value_len: u64, reader: &mut dyn Read) -> Result<()> {
+    fn insert_reader(&mut self, key: u64, preamble_len: u64, value_len: u64, reader: &mut dyn Read) -> Result<()> {
         // the input that made the reader reports its errors
         io::copy(reader, &mut io::sink()).map_err(|source| Failure::Io { what: "read".to_string(), source })?;
-        self.pairs.insert(key, prefix_len, value_len);
+        self.pairs.insert(key, preamble_len, value_len);
         Ok(())
     }
 }

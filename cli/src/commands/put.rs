@@ -27,7 +27,7 @@ Examples:
   sharddb put volume --at 3,0,7 < chunk          a chunk by its position in the grid
 
 The value is standard input to its end, byte for byte; an empty one is a value too. The key has no
-prefix then. The shard of the key is written again, and the others are linked, as by sharddb update,
+preamble then. The shard of the key is written again, and the others are linked, as by sharddb update,
 which puts many pairs at once, and values of more than 1 GiB.
 
 With --json, the members are those of sharddb update.

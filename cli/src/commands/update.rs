@@ -42,7 +42,7 @@ Examples:
   producer | sharddb update numbers --input - --format bin2
   sharddb update store --base precomputed/skeletons --input fixed/    one key of foreign data
 
-A pair of an input adds its key, or replaces the value and the prefix. Inputs are of every kind that
+A pair of an input adds its key, or replaces the value and the preamble. Inputs are of every kind that
 build takes (see sharddb help build) and are read in their order; of two pairs with one key, the
 later one counts. The keys of --delete are deleted after all inputs are put. A key to delete that
 the store did not have before the update is counted, also if an input puts it; with --strict it is

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! bin   | key u64le | length u64le | bytes |
-//! bin2  | key u64le | prefix length u64le | length u64le | prefix | bytes |
+//! bin2  | key u64le | preamble length u64le | length u64le | preamble | bytes |
 //! ```
 
 use std::io::Read;
@@ -17,7 +17,7 @@ struct Head {
     /// The byte offset of the record.
     at: u64,
     key: u64,
-    prefix_len: u64,
+    preamble_len: u64,
     value_len: u64,
 }
 
@@ -27,7 +27,7 @@ pub(crate) fn read_bin(stream: &mut Stream, sink: &mut dyn Sink) -> Result<()> {
     loop {
         let at = stream.offset();
         let Some([key, value_len]) = read_words(stream)? else { return Ok(()) };
-        read_record(stream, Head { at, key, prefix_len: 0, value_len }, &mut body, sink)?;
+        read_record(stream, Head { at, key, preamble_len: 0, value_len }, &mut body, sink)?;
     }
 }
 
@@ -36,8 +36,8 @@ pub(crate) fn read_bin2(stream: &mut Stream, sink: &mut dyn Sink) -> Result<()> 
     let mut body = Vec::new();
     loop {
         let at = stream.offset();
-        let Some([key, prefix_len, value_len]) = read_words(stream)? else { return Ok(()) };
-        read_record(stream, Head { at, key, prefix_len, value_len }, &mut body, sink)?;
+        let Some([key, preamble_len, value_len]) = read_words(stream)? else { return Ok(()) };
+        read_record(stream, Head { at, key, preamble_len, value_len }, &mut body, sink)?;
     }
 }
 
@@ -69,14 +69,14 @@ fn read_record(stream: &mut Stream, head: Head, body: &mut Vec<u8>, sink: &mut d
     if read < len {
         return Err(truncated(stream, head, len, read));
     }
-    // the prefix is not longer than the body, so `min` never applies
-    let (prefix, value) = body.split_at(usize::try_from(head.prefix_len).unwrap_or(0).min(body.len()));
-    sink.insert(head.key, prefix, value).map_err(|failure| failure.at(stream.name(), Place::Byte(head.at)))
+    // the preamble is not longer than the body, so `min` never applies
+    let (preamble, value) = body.split_at(usize::try_from(head.preamble_len).unwrap_or(0).min(body.len()));
+    sink.insert(head.key, preamble, value).map_err(|failure| failure.at(stream.name(), Place::Byte(head.at)))
 }
 
 fn stream_record(stream: &mut Stream, head: Head, len: u64, sink: &mut dyn Sink) -> Result<()> {
     let mut exact = Exact::new(&mut *stream, len);
-    let inserted = sink.insert_reader(head.key, head.prefix_len, head.value_len, &mut exact);
+    let inserted = sink.insert_reader(head.key, head.preamble_len, head.value_len, &mut exact);
     match exact.outcome() {
         Outcome::Fine => inserted.map_err(|failure| failure.at(stream.name(), Place::Byte(head.at))),
         Outcome::Short(left) => Err(truncated(stream, head, len, len - left)),
@@ -84,15 +84,15 @@ fn stream_record(stream: &mut Stream, head: Head, len: u64, sink: &mut dyn Sink)
     }
 }
 
-/// The length of prefix and value. Refuses a length beyond the end of the file, before anything is allocated for it.
+/// The length of preamble and value. Refuses a length beyond the end of the file, before anything is allocated for it.
 fn body_len(stream: &Stream, head: Head) -> Result<u64> {
-    let len = head.prefix_len.checked_add(head.value_len);
+    let len = head.preamble_len.checked_add(head.value_len);
     if let Some(len) = len.filter(|len| stream.rest().is_none_or(|rest| *len <= rest)) {
         return Ok(len);
     }
-    let lengths = match head.prefix_len {
+    let lengths = match head.preamble_len {
         0 => format!("{} bytes", head.value_len),
-        prefix_len => format!("{prefix_len} and {} bytes", head.value_len),
+        preamble_len => format!("{preamble_len} and {} bytes", head.value_len),
     };
     let most = stream.rest().map_or("less than 2^64 in all".to_string(), |rest| format!("{rest} up to the end"));
     let message = format!("expected the {lengths} of key {}, found {most}", head.key);
@@ -211,7 +211,7 @@ mod tests {
         let cases: [(&str, Vec<u8>, &str); 4] = [
             ("half a head", vec![0; 23], "begins with 24 bytes, found the end after 23 (file f, byte 0)"),
             (
-                "prefix beyond the file",
+                "preamble beyond the file",
                 record(&[1, 9, 1], b"abc"),
                 "the 9 and 1 bytes of key 1, found 3 up to the end (file f, byte 0)",
             ),

@@ -3,7 +3,7 @@
 //! ```text
 //! 7                 the value of key 7
 //! 7.gz              the value of key 7, compressed
-//! 7 + 7.index       prefix (mesh fragments) in 7, and value (their manifest) in 7.index
+//! 7 + 7.index       preamble (mesh fragments) in 7, and value (their manifest) in 7.index
 //! info, .*, *.spatial, *.labels*, what --ignore names    no pairs: skipped and counted
 //! ```
 //!
@@ -201,17 +201,17 @@ fn read_pair(dir: &Path, key: u64, names: &Names, sink: &mut dyn Sink) -> Result
     }
 }
 
-fn insert(key: u64, prefix: Piece, value: Piece, sink: &mut dyn Sink) -> Result<u64> {
-    let (prefix_len, value_len) = (prefix.len(), value.len());
-    if let (Body::Held(prefix), Body::Held(held)) = (&prefix.body, &value.body) {
-        sink.insert(key, prefix, held).map_err(|failure| at(&value.path, failure))?;
-        return Ok(prefix_len + value_len);
+fn insert(key: u64, preamble: Piece, value: Piece, sink: &mut dyn Sink) -> Result<u64> {
+    let (preamble_len, value_len) = (preamble.len(), value.len());
+    if let (Body::Held(preamble), Body::Held(held)) = (&preamble.body, &value.body) {
+        sink.insert(key, preamble, held).map_err(|failure| at(&value.path, failure))?;
+        return Ok(preamble_len + value_len);
     }
-    let (prefix_path, value_path) = (prefix.path, value.path);
-    let mut prefix = Exact::new(prefix.body.into_reader(), prefix_len);
+    let (preamble_path, value_path) = (preamble.path, value.path);
+    let mut preamble = Exact::new(preamble.body.into_reader(), preamble_len);
     let mut value = Exact::new(value.body.into_reader(), value_len);
-    let inserted = sink.insert_reader(key, prefix_len, value_len, &mut (&mut prefix).chain(&mut value));
-    for (outcome, path) in [(prefix.outcome(), &prefix_path), (value.outcome(), &value_path)] {
+    let inserted = sink.insert_reader(key, preamble_len, value_len, &mut (&mut preamble).chain(&mut value));
+    for (outcome, path) in [(preamble.outcome(), &preamble_path), (value.outcome(), &value_path)] {
         match outcome {
             Outcome::Fine => {}
             Outcome::Short(_) => {
@@ -221,7 +221,7 @@ fn insert(key: u64, prefix: Piece, value: Piece, sink: &mut dyn Sink) -> Result<
         }
     }
     inserted.map_err(|failure| at(&value_path, failure))?;
-    Ok(prefix_len.saturating_add(value_len))
+    Ok(preamble_len.saturating_add(value_len))
 }
 
 /// The content of one file.

@@ -43,10 +43,10 @@ pub(crate) const SMALL: u64 = 1 << 20;
 /// A consumer of pairs.
 pub(crate) trait Sink {
     /// Inserts a pair that is in memory.
-    fn insert(&mut self, key: u64, prefix: &[u8], value: &[u8]) -> Result<()>;
+    fn insert(&mut self, key: u64, preamble: &[u8], value: &[u8]) -> Result<()>;
 
-    /// Inserts a large pair. `reader` yields the prefix, then the value, and nothing else.
-    fn insert_reader(&mut self, key: u64, prefix_len: u64, value_len: u64, reader: &mut dyn Read) -> Result<()>;
+    /// Inserts a large pair. `reader` yields the preamble, then the value, and nothing else.
+    fn insert_reader(&mut self, key: u64, preamble_len: u64, value_len: u64, reader: &mut dyn Read) -> Result<()>;
 }
 
 /// The formats of pairs in files.
@@ -58,7 +58,7 @@ pub(crate) enum Format {
     Ndjson,
     /// Key, length (u64 little endian), bytes
     Bin,
-    /// Key, prefix length, length (u64 little endian), prefix, bytes
+    /// Key, preamble length, length (u64 little endian), preamble, bytes
     Bin2,
     /// One row per key, under a row with the names of the columns
     Csv,

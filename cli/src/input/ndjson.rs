@@ -25,7 +25,7 @@ pub(crate) trait Line {
 /// The pair of a line.
 pub(crate) struct Pair<'a> {
     key: u64,
-    prefix: &'a [u8],
+    preamble: &'a [u8],
     value: &'a [u8],
 }
 
@@ -35,7 +35,7 @@ pub(crate) struct Pair<'a> {
 pub(crate) fn read(stream: &mut Stream, longest: u64, format: &dyn Line, sink: &mut dyn Sink) -> Result<()> {
     read_lines(stream, longest, &mut |line| {
         let mut inserted = Ok(());
-        let parsed = format.pair(line, &mut |pair| inserted = sink.insert(pair.key, pair.prefix, pair.value));
+        let parsed = format.pair(line, &mut |pair| inserted = sink.insert(pair.key, pair.preamble, pair.value));
         parsed.map_err(Failure::Refused).and(inserted)
     })
 }
@@ -84,7 +84,7 @@ fn without_end(line: &[u8]) -> &[u8] {
     line.strip_suffix(b"\r").unwrap_or(line)
 }
 
-/// The format `{"key": .., "value_b64" | "text" | "value": .., "prefix_b64": ..}`.
+/// The format `{"key": .., "value_b64" | "text" | "value": .., "preamble_b64": ..}`.
 pub(crate) struct Record;
 
 #[derive(serde::Deserialize)]
@@ -98,8 +98,8 @@ struct Members<'a> {
     text: Option<Text<'a>>,
     #[serde(borrow, default, deserialize_with = "present")]
     value: Option<&'a RawValue>,
-    #[serde(borrow, default, deserialize_with = "present")]
-    prefix_b64: Option<Text<'a>>,
+    #[serde(borrow, default, alias = "prefix_b64", deserialize_with = "present")]
+    preamble_b64: Option<Text<'a>>,
 }
 
 /// A string, borrowed unless it has escapes.
@@ -112,7 +112,7 @@ fn present<'de, D: Deserializer<'de>, T: Deserialize<'de>>(deserializer: D) -> R
     T::deserialize(deserializer).map(Some)
 }
 
-/// The members of a record that state its prefix and value.
+/// The members of a record that state its preamble and value.
 #[derive(serde::Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct ValueMembers<'a> {
@@ -122,21 +122,21 @@ pub(super) struct ValueMembers<'a> {
     text: Option<Text<'a>>,
     #[serde(borrow, default, deserialize_with = "present")]
     value: Option<&'a RawValue>,
-    #[serde(borrow, default, deserialize_with = "present")]
-    prefix_b64: Option<Text<'a>>,
+    #[serde(borrow, default, alias = "prefix_b64", deserialize_with = "present")]
+    preamble_b64: Option<Text<'a>>,
 }
 
-/// A prefix and a value.
+/// A preamble and a value.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Bytes<'a> {
-    pub(crate) prefix: Vec<u8>,
+    pub(crate) preamble: Vec<u8>,
     pub(crate) value: Cow<'a, [u8]>,
 }
 
 impl<'a> ValueMembers<'a> {
     pub(super) fn bytes(self) -> Result<Bytes<'a>, String> {
-        let prefix = match self.prefix_b64 {
-            Some(text) => decode("prefix_b64", &text)?,
+        let preamble = match self.preamble_b64 {
+            Some(text) => decode("preamble_b64", &text)?,
             None => Vec::new(),
         };
         let value = match (self.value_b64, self.text, self.value) {
@@ -151,16 +151,16 @@ impl<'a> ValueMembers<'a> {
             }
             _ => return Err("expected one of \"value_b64\", \"text\" and \"value\", found more than one".to_string()),
         };
-        Ok(Bytes { prefix, value })
+        Ok(Bytes { preamble, value })
     }
 }
 
 impl Line for Record {
     fn pair(&self, line: &str, take: &mut dyn FnMut(Pair<'_>)) -> Result<(), String> {
-        let Members { key, value_b64, text, value, prefix_b64 } = parse(line).map_err(with_tip)?;
+        let Members { key, value_b64, text, value, preamble_b64 } = parse(line).map_err(with_tip)?;
         let key = key_of(key)?;
-        let Bytes { prefix, value } = ValueMembers { value_b64, text, value, prefix_b64 }.bytes()?;
-        take(Pair { key, prefix: &prefix, value: &value });
+        let Bytes { preamble, value } = ValueMembers { value_b64, text, value, preamble_b64 }.bytes()?;
+        take(Pair { key, preamble: &preamble, value: &value });
         Ok(())
     }
 }
@@ -178,7 +178,7 @@ impl Line for KeyField<'_> {
         match *found.as_slice() {
             [] => Err(format!("expected the member \"{}\" of --key-field, found none", self.0)),
             [key] => {
-                take(Pair { key: key_of(key)?, prefix: &[], value: line.as_bytes() });
+                take(Pair { key: key_of(key)?, preamble: &[], value: line.as_bytes() });
                 Ok(())
             }
             _ => Err(format!("expected the member \"{}\" of --key-field once, found it more than once", self.0)),
@@ -303,7 +303,7 @@ mod tests {
 
     #[test]
     fn reads_every_kind_of_value() {
-        let cases: [(&str, testing::Pair); 13] = [
+        let cases: [(&str, testing::Pair); 14] = [
             (r#"{"key":"1","value_b64":"AAEC"}"#, pair(1, b"", &[0, 1, 2])),
             (r#"{"key":1,"value_b64":""}"#, pair(1, b"", b"")),
             (r#"{"key":1,"value_b64":"\/\u002b\/+"}"#, pair(1, b"", &[0xff, 0xef, 0xfe])),
@@ -315,6 +315,8 @@ mod tests {
             (r#"{"key":1,"value":"text"}"#, pair(1, b"", b"\"text\"")),
             (r#"{"key":1,"value":1e400}"#, pair(1, b"", b"1e400")),
             (r#"{"key":1,"value":0.10000000000000000000001}"#, pair(1, b"", b"0.10000000000000000000001")),
+            (r#"{"preamble_b64":"cA==","value_b64":"dg==","key":1}"#, pair(1, b"p", b"v")),
+            // the name of earlier versions
             (r#"{"prefix_b64":"cA==","value_b64":"dg==","key":1}"#, pair(1, b"p", b"v")),
             ("\t{ \"key\" : 1 , \"text\" : \"x\" } ", pair(1, b"", b"x")),
         ];
@@ -406,7 +408,7 @@ mod tests {
             ("{\"key\":1,\"value_b64\":\"AA\"}", "expected base64 in \"value_b64\""),
             ("{\"key\":1,\"value_b64\":\"AA==\\n\"}", "expected base64 in \"value_b64\""),
             ("{\"key\":1,\"value_b64\":\"_-==\"}", "expected base64 in \"value_b64\""),
-            ("{\"key\":1,\"text\":\"x\",\"prefix_b64\":\"?\"}", "expected base64 in \"prefix_b64\""),
+            ("{\"key\":1,\"text\":\"x\",\"preamble_b64\":\"?\"}", "expected base64 in \"preamble_b64\""),
             ("{\"key\":1,\"value\":NaN}", "column"),
             ("{\"key\":1,\"value\":[1,]}", "column"),
             ("{\"key\":1,\"value\":01}", "column"),

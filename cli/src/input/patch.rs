@@ -17,7 +17,7 @@ pub(crate) struct Edit<'a> {
     pub(crate) new: Option<Bytes<'a>>,
 }
 
-/// The format `{"key": .., "old": {"value_b64" | "text" | "value": .., "prefix_b64": ..} | null, "new": ..}`.
+/// The format `{"key": .., "old": {"value_b64" | "text" | "value": .., "preamble_b64": ..} | null, "new": ..}`.
 #[derive(serde::Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Members<'a> {
@@ -57,12 +57,12 @@ fn bytes_of<'a>(name: &str, members: Option<ValueMembers<'a>>) -> Result<Option<
 mod tests {
     use super::*;
 
-    /// The key, the prefix and value before, and those after.
+    /// The key, the preamble and value before, and those after.
     type Owned = (u64, Option<(Vec<u8>, Vec<u8>)>, Option<(Vec<u8>, Vec<u8>)>);
 
     fn read_all(text: impl AsRef<[u8]>) -> Result<Vec<Owned>> {
         let mut edits = Vec::new();
-        let owned = |bytes: Option<Bytes<'_>>| bytes.map(|Bytes { prefix, value }| (prefix, value.into_owned()));
+        let owned = |bytes: Option<Bytes<'_>>| bytes.map(|Bytes { preamble, value }| (preamble, value.into_owned()));
         read(&mut Stream::of_pipe("p.ndjson", text.as_ref()), 1000, &mut |Edit { key, old, new }| {
             edits.push((key, owned(old), owned(new)));
             Ok(())
@@ -70,8 +70,8 @@ mod tests {
         Ok(edits)
     }
 
-    fn pair(prefix: &[u8], value: &[u8]) -> Option<(Vec<u8>, Vec<u8>)> {
-        Some((prefix.to_vec(), value.to_vec()))
+    fn pair(preamble: &[u8], value: &[u8]) -> Option<(Vec<u8>, Vec<u8>)> {
+        Some((preamble.to_vec(), value.to_vec()))
     }
 
     #[test]
@@ -80,7 +80,7 @@ mod tests {
             (r#"{"key":"1","old":null,"new":{"value_b64":"AAEC"}}"#, (1, None, pair(b"", &[0, 1, 2]))),
             (r#"{"key":2,"old":{"text":"\u00e9"},"new":null}"#, (2, pair(b"", "é".as_bytes()), None)),
             (
-                r#"{"new":{"value":{"a": [1, 2.50]}},"old":{"prefix_b64":"cA==","text":""},"key":3}"#,
+                r#"{"new":{"value":{"a": [1, 2.50]}},"old":{"preamble_b64":"cA==","text":""},"key":3}"#,
                 (3, pair(b"p", b""), pair(b"", br#"{"a":[1,2.50]}"#)),
             ),
             (r#"{"key":"18446744073709551615","old":null,"new":{"value":null}}"#, (u64::MAX, None, pair(b"", b"null"))),

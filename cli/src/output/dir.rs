@@ -1,4 +1,4 @@
-//! `dir`: a directory with a file per key, or two if it has a prefix.
+//! `dir`: a directory with a file per key, or two if it has a preamble.
 
 use std::fs::{self, File};
 use std::io;

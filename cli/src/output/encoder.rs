@@ -26,27 +26,27 @@ pub(crate) enum Values {
 /// Encodes pairs: appends them to a block, or writes them to files of their own.
 #[derive(Clone, Debug)]
 pub(crate) enum Encoder {
-    /// `{"key":"..","prefix_b64":"..","value_b64":".."}`; the prefix only if there is one.
+    /// `{"key":"..","preamble_b64":"..","value_b64":".."}`; the preamble only if there is one.
     Ndjson(Values),
     /// `key u64le | length u64le | bytes`, as in `input/binary.rs`.
     Bin,
-    /// `key u64le | prefix length u64le | length u64le | prefix | bytes`.
+    /// `key u64le | preamble length u64le | length u64le | preamble | bytes`.
     Bin2,
-    /// One file per key in this directory, or two if it has a prefix: `7` with the prefix and `7.index` with the value.
+    /// One file per key in this directory, or two if it has a preamble: `7` with the preamble and `7.index` with the value.
     Dir(PathBuf),
 }
 
 impl Encoder {
     /// Appends a pair to `block`. With `Dir`, writes its files instead.
     ///
-    /// Errors: `Usage` if the format cannot store a prefix; `Io`.
-    pub(crate) fn encode(&self, key: u64, prefix: &[u8], value: &[u8], block: &mut Vec<u8>) -> Result<()> {
+    /// Errors: `Usage` if the format cannot store a preamble; `Io`.
+    pub(crate) fn encode(&self, key: u64, preamble: &[u8], value: &[u8], block: &mut Vec<u8>) -> Result<()> {
         match self {
-            Encoder::Ndjson(values) => push_line(*values, key, prefix, value, block)?,
-            Encoder::Bin if !prefix.is_empty() => {
+            Encoder::Ndjson(values) => push_line(*values, key, preamble, value, block)?,
+            Encoder::Bin if !preamble.is_empty() => {
                 return Err(Failure::usage(format!(
                     "key {key} has {} bytes before its value, which bin cannot hold: use --format bin2, ndjson or dir",
-                    prefix.len()
+                    preamble.len()
                 )));
             }
             Encoder::Bin => {
@@ -56,9 +56,9 @@ impl Encoder {
             }
             Encoder::Bin2 => {
                 block.extend_from_slice(&key.to_le_bytes());
-                block.extend_from_slice(&(prefix.len() as u64).to_le_bytes());
+                block.extend_from_slice(&(preamble.len() as u64).to_le_bytes());
                 block.extend_from_slice(&(value.len() as u64).to_le_bytes());
-                block.extend_from_slice(prefix);
+                block.extend_from_slice(preamble);
                 block.extend_from_slice(value);
             }
             Encoder::Dir(directory) => {
@@ -66,10 +66,10 @@ impl Encoder {
                     let path = directory.join(name);
                     fs::write(&path, bytes).map_err(|error| failure(&path, error))
                 };
-                if prefix.is_empty() {
+                if preamble.is_empty() {
                     return file(key.to_string(), value);
                 }
-                file(key.to_string(), prefix)?;
+                file(key.to_string(), preamble)?;
                 file(format!("{key}.index"), value)?;
             }
         }
@@ -77,18 +77,18 @@ impl Encoder {
     }
 }
 
-fn push_line(values: Values, key: u64, prefix: &[u8], value: &[u8], block: &mut Vec<u8>) -> Result<()> {
+fn push_line(values: Values, key: u64, preamble: &[u8], value: &[u8], block: &mut Vec<u8>) -> Result<()> {
     block.extend_from_slice(format!("{{\"key\":\"{key}\",").as_bytes());
-    values.push_members(prefix, value, block)?;
+    values.push_members(preamble, value, block)?;
     block.extend_from_slice(b"}\n");
     Ok(())
 }
 
 impl Values {
     /// Appends the members of a pair, without braces. `build` reads each form as the same bytes.
-    pub(super) fn push_members(self, prefix: &[u8], value: &[u8], line: &mut Vec<u8>) -> Result<()> {
-        if !prefix.is_empty() {
-            push_base64("prefix_b64", prefix, line);
+    pub(super) fn push_members(self, preamble: &[u8], value: &[u8], line: &mut Vec<u8>) -> Result<()> {
+        if !preamble.is_empty() {
+            push_base64("preamble_b64", preamble, line);
             line.push(b',');
         }
         match std::str::from_utf8(value) {

@@ -59,11 +59,11 @@ impl Output {
 
     /// Writes a pair.
     ///
-    /// Errors: `Usage` if the format cannot store a prefix; `Io`; `BrokenPipe`.
-    pub(crate) fn write(&mut self, key: u64, prefix: &[u8], value: &[u8]) -> Result<()> {
+    /// Errors: `Usage` if the format cannot store a preamble; `Io`; `BrokenPipe`.
+    pub(crate) fn write(&mut self, key: u64, preamble: &[u8], value: &[u8]) -> Result<()> {
         let mut block = std::mem::take(&mut self.block);
         block.clear();
-        self.encoder.encode(key, prefix, value, &mut block)?;
+        self.encoder.encode(key, preamble, value, &mut block)?;
         self.write_block(&block)?;
         self.block = block;
         Ok(())
@@ -195,8 +195,8 @@ mod tests {
 
     fn write(path: &Path, format: Format, pairs: &[Pair]) -> Result<()> {
         let mut output = Output::open(path, form(format))?;
-        for Pair { key, prefix, value } in pairs {
-            output.write(*key, prefix, value)?;
+        for Pair { key, preamble, value } in pairs {
+            output.write(*key, preamble, value)?;
         }
         output.finish()
     }
@@ -229,10 +229,10 @@ mod tests {
         ]
     }
 
-    fn pairs_with_prefixes() -> Vec<Pair> {
+    fn pairs_with_preambles() -> Vec<Pair> {
         let mut pairs = pairs();
-        pairs[1].prefix = b"fragments\0".to_vec();
-        pairs[3].prefix = vec![2; 2 << 20];
+        pairs[1].preamble = b"fragments\0".to_vec();
+        pairs[3].preamble = vec![2; 2 << 20];
         pairs
     }
 
@@ -248,19 +248,19 @@ mod tests {
     }
 
     #[test]
-    fn prefixes_are_written_too() {
+    fn preambles_are_written_too() {
         let dir = tempfile::tempdir().unwrap();
         for format in [Format::Dir, Format::Ndjson, Format::Bin2] {
             let path = dir.path().join(format.as_str());
-            write(&path, format, &pairs_with_prefixes()).unwrap();
-            assert!(read(&path, format) == pairs_with_prefixes(), "{format:?}");
+            write(&path, format, &pairs_with_preambles()).unwrap();
+            assert!(read(&path, format) == pairs_with_preambles(), "{format:?}");
         }
     }
 
     #[test]
-    fn bin_refuses_to_drop_a_prefix() {
+    fn bin_refuses_to_drop_a_preamble() {
         let dir = tempfile::tempdir().unwrap();
-        let error = write(&dir.path().join("a"), Format::Bin, &pairs_with_prefixes()).unwrap_err();
+        let error = write(&dir.path().join("a"), Format::Bin, &pairs_with_preambles()).unwrap_err();
         assert!(
             matches!(&error, Failure::Usage(message) if message.contains("key 7") && message.contains("bin2")),
             "{error}"
@@ -271,9 +271,9 @@ mod tests {
     #[test]
     fn golden_bytes() {
         let dir = tempfile::tempdir().unwrap();
-        let written = |format: Format, prefix: &[u8]| {
+        let written = |format: Format, preamble: &[u8]| {
             let path = dir.path().join("golden");
-            write(&path, format, &[pair(258, prefix, b"v")]).unwrap();
+            write(&path, format, &[pair(258, preamble, b"v")]).unwrap();
             fs::read(path).unwrap()
         };
         assert_eq!(written(Format::Bin, b""), b"\x02\x01\0\0\0\0\0\0\x01\0\0\0\0\0\0\0v");
@@ -281,7 +281,7 @@ mod tests {
         assert_eq!(written(Format::Ndjson, b""), b"{\"key\":\"258\",\"value_b64\":\"dg==\"}\n");
         assert_eq!(
             written(Format::Ndjson, b"p"),
-            b"{\"key\":\"258\",\"prefix_b64\":\"cA==\",\"value_b64\":\"dg==\"}\n"
+            b"{\"key\":\"258\",\"preamble_b64\":\"cA==\",\"value_b64\":\"dg==\"}\n"
         );
     }
 

@@ -10,7 +10,7 @@ pub(crate) struct Patch {
     line: Vec<u8>,
 }
 
-/// A prefix and a value.
+/// A preamble and a value.
 pub(crate) type Pair<'a> = (&'a [u8], &'a [u8]);
 
 impl Patch {
@@ -34,9 +34,9 @@ impl Patch {
     fn push(&mut self, pair: Option<Pair<'_>>) -> Result<()> {
         match pair {
             None => self.line.extend_from_slice(b"null"),
-            Some((prefix, value)) => {
+            Some((preamble, value)) => {
                 self.line.push(b'{');
-                self.values.push_members(prefix, value, &mut self.line)?;
+                self.values.push_members(preamble, value, &mut self.line)?;
                 self.line.push(b'}');
             }
         }

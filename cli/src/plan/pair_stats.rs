@@ -8,12 +8,12 @@ pub(crate) struct PairStats {
     keys: KeyStats,
     pub(super) pairs: u64,
     pub(super) value_bytes: u64,
-    pub(super) prefix_bytes: u64,
+    pub(super) preamble_bytes: u64,
     pub(super) shortest_value: u64,
     pub(super) longest_value: u64,
     /// Index `b`: the number of values whose stored length has `b` significant bits.
     pub(super) values_by_bits: [u64; 65],
-    /// The sum over pairs of the square of the stored length of prefix and value together.
+    /// The sum over pairs of the square of the stored length of preamble and value together.
     square_sum: u128,
 }
 
@@ -23,7 +23,7 @@ impl PairStats {
             keys: KeyStats::new(),
             pairs: 0,
             value_bytes: 0,
-            prefix_bytes: 0,
+            preamble_bytes: 0,
             shortest_value: u64::MAX,
             longest_value: 0,
             values_by_bits: [0; 65],
@@ -38,22 +38,22 @@ impl PairStats {
         stats
     }
 
-    /// Counts a pair, given the stored lengths of its prefix and of its value.
-    pub(crate) fn insert(&mut self, key: u64, prefix_len: u64, value_len: u64) {
-        self.keys.insert(key, prefix_len, value_len);
+    /// Counts a pair, given the stored lengths of its preamble and of its value.
+    pub(crate) fn insert(&mut self, key: u64, preamble_len: u64, value_len: u64) {
+        self.keys.insert(key, preamble_len, value_len);
         self.pairs = self.pairs.saturating_add(1);
         self.value_bytes = self.value_bytes.saturating_add(value_len);
-        self.prefix_bytes = self.prefix_bytes.saturating_add(prefix_len);
-        self.add_lengths(prefix_len, value_len, 1);
+        self.preamble_bytes = self.preamble_bytes.saturating_add(preamble_len);
+        self.add_lengths(preamble_len, value_len, 1);
     }
 
-    fn add_lengths(&mut self, prefix_len: u64, value_len: u64, times: u64) {
+    fn add_lengths(&mut self, preamble_len: u64, value_len: u64, times: u64) {
         self.shortest_value = self.shortest_value.min(value_len);
         self.longest_value = self.longest_value.max(value_len);
         if let Some(count) = self.values_by_bits.get_mut((u64::BITS - value_len.leading_zeros()) as usize) {
             *count = count.saturating_add(times);
         }
-        let together = u128::from(value_len.saturating_add(prefix_len));
+        let together = u128::from(value_len.saturating_add(preamble_len));
         self.square_sum = self.square_sum.saturating_add((together * together).saturating_mul(times.into()));
     }
 
@@ -62,10 +62,10 @@ impl PairStats {
         &self.keys
     }
 
-    /// The variance of the stored length of prefix and value together.
+    /// The variance of the stored length of preamble and value together.
     pub(super) fn length_variance(&self) -> f64 {
         let pairs = self.pairs.max(1) as f64;
-        let mean = (self.value_bytes as f64 + self.prefix_bytes as f64) / pairs;
+        let mean = (self.value_bytes as f64 + self.preamble_bytes as f64) / pairs;
         (self.square_sum as f64 / pairs - mean * mean).max(0.0)
     }
 }
@@ -77,17 +77,17 @@ mod tests {
     #[test]
     fn counts_lengths() {
         let mut stats = PairStats::new();
-        for (key, prefix_len, value_len) in [(8, 0, 0), (24, 5, 1), (16, 0, 7), (8, 0, u64::MAX)] {
-            stats.insert(key, prefix_len, value_len);
+        for (key, preamble_len, value_len) in [(8, 0, 0), (24, 5, 1), (16, 0, 7), (8, 0, u64::MAX)] {
+            stats.insert(key, preamble_len, value_len);
         }
-        assert_eq!((stats.pairs, stats.prefix_bytes, stats.value_bytes), (4, 5, u64::MAX));
+        assert_eq!((stats.pairs, stats.preamble_bytes, stats.value_bytes), (4, 5, u64::MAX));
         assert_eq!((stats.shortest_value, stats.longest_value), (0, u64::MAX));
         let by_bits = stats.values_by_bits;
         assert_eq!((by_bits[0], by_bits[1], by_bits[3], by_bits[64]), (1, 1, 1, 1));
     }
 
     #[test]
-    fn variance_is_of_prefix_and_value_together() {
+    fn variance_is_of_preamble_and_value_together() {
         let mut stats = PairStats::new();
         stats.insert(1, 10, 0);
         stats.insert(2, 0, 20);

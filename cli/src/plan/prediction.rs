@@ -15,7 +15,7 @@ const INDEX_ROW_LEN: f64 = 24.0;
 /// The entry of a minishard in the shard index.
 const SHARD_INDEX_ENTRY_LEN: f64 = 16.0;
 
-/// The checksum of a minishard index, of a prefix or of a value.
+/// The checksum of a minishard index, of a preamble or of a value.
 const CHECK_LEN: f64 = 4.0;
 
 /// Minishards start at multiples of 8 bytes, which takes 0 to 7 bytes.
@@ -43,7 +43,7 @@ pub(super) struct Prediction {
     pub(super) mean_keys: f64,
     pub(super) median_keys: u64,
     pub(super) largest_keys: u64,
-    /// Bytes of the shard files that are neither values nor prefixes: shard indexes (16 per minishard, also of those
+    /// Bytes of the shard files that are neither values nor preambles: shard indexes (16 per minishard, also of those
     /// without keys), minishard indexes (24 per key if raw; if gzip, the result of a trial), checksums and padding.
     pub(super) index_bytes_per_key: f64,
     pub(super) local: LocalGet,
@@ -102,8 +102,8 @@ impl Prediction {
 /// Bytes of a pair, in the mean.
 struct MeanPair {
     value: f64,
-    value_and_prefix: f64,
-    /// Of `value_and_prefix`.
+    value_and_preamble: f64,
+    /// Of `value_and_preamble`.
     variance: f64,
     checks: f64,
 }
@@ -112,9 +112,9 @@ impl MeanPair {
     fn of(pairs: &PairStats) -> MeanPair {
         let count = pairs.pairs.max(1) as f64;
         let value = pairs.value_bytes as f64 / count;
-        let prefix = pairs.prefix_bytes as f64 / count;
-        let checks = if prefix > 0.0 { 2.0 * CHECK_LEN } else { CHECK_LEN };
-        MeanPair { value, value_and_prefix: value + prefix, variance: pairs.length_variance(), checks }
+        let preamble = pairs.preamble_bytes as f64 / count;
+        let checks = if preamble > 0.0 { 2.0 * CHECK_LEN } else { CHECK_LEN };
+        MeanPair { value, value_and_preamble: value + preamble, variance: pairs.length_variance(), checks }
     }
 }
 
@@ -123,13 +123,13 @@ fn skew(shards: Occupancy, shard_index_len: f64, index_per_key: f64, pair: &Mean
     if shards.cells < 1.5 {
         return 1.0;
     }
-    let per_key = index_per_key + pair.value_and_prefix;
+    let per_key = index_per_key + pair.value_and_preamble;
     let mean = shard_index_len + shards.mean * per_key;
     let by_keys = (shards.largest - shards.mean) * per_key;
-    let unit = pair.variance / pair.value_and_prefix.max(f64::MIN_POSITIVE);
+    let unit = pair.variance / pair.value_and_preamble.max(f64::MIN_POSITIVE);
     let by_lengths = match unit > f64::EPSILON {
         true => {
-            let expected = shards.mean * pair.value_and_prefix;
+            let expected = shards.mean * pair.value_and_preamble;
             let others = 1.0 - 1.0 / shards.cells;
             (unit * poisson::largest_of(shards.cells, expected / unit) - expected).max(0.0) * others.sqrt()
         }
@@ -142,7 +142,7 @@ impl LocalGet {
     /// A minishard is its index, the checksums and the values; on average half of the other values precede that of a key.
     /// A gzip index is not next to its values.
     fn of(spec: &ShardingSpec, keys: f64, index_len: f64, pair: &MeanPair) -> LocalGet {
-        let others = pair.value_and_prefix * (keys - 1.0).max(0.0) / 2.0;
+        let others = pair.value_and_preamble * (keys - 1.0).max(0.0) / 2.0;
         let is_in_front = spec.minishard_index_encoding() == Encoding::Raw;
         let apart = pages(index_len) + pages(pair.value);
         let together = pages(index_len + pair.checks * keys + others + pair.value);

@@ -263,10 +263,10 @@ fn no_pairs_and_one_pair_have_figures() {
 }
 
 #[test]
-fn prefixes_have_checksums() {
-    let index_bytes = |prefix_len| {
+fn preambles_have_checksums() {
+    let index_bytes = |preamble_len| {
         let mut stats = PairStats::new();
-        (0..1000).for_each(|key| stats.insert(murmur(key), prefix_len, 100));
+        (0..1000).for_each(|key| stats.insert(murmur(key), preamble_len, 100));
         predict(spec(HashFunction::MurmurHash3X86_128, 0, 8, 0), &stats).index_bytes_per_key
     };
     assert_eq!(index_bytes(50), index_bytes(0) + 4.0);

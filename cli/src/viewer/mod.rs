@@ -20,7 +20,7 @@ pub(crate) enum Kind {
     Skeletons,
     /// Meshes of one resolution (neuroglancer_legacy_mesh), which Neuroglancer and CloudVolume do not read in shards
     Mesh,
-    /// Manifests of multi-resolution meshes, with their fragments as prefixes (neuroglancer_multilod_draco)
+    /// Manifests of multi-resolution meshes, with their fragments as preambles (neuroglancer_multilod_draco)
     MultiresMesh,
 }
 

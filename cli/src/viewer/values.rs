@@ -27,12 +27,12 @@ pub(crate) enum Values {
 
 impl Values {
     /// Checks a value by its first bytes: all of them or [`HEAD`]. The message says what was expected and found.
-    pub(crate) fn check(self, prefix_len: u64, value_len: u64, head: &[u8]) -> Result<(), String> {
+    pub(crate) fn check(self, preamble_len: u64, value_len: u64, head: &[u8]) -> Result<(), String> {
         match self {
             Values::Skeletons { attributes, or_more } => check_skeleton(attributes, or_more, value_len, head),
             Values::Meshes => check_mesh(value_len, head),
             Values::Manifests if value_len > HEAD as u64 => Ok(()),
-            Values::Manifests => check_manifest(prefix_len, head),
+            Values::Manifests => check_manifest(preamble_len, head),
         }
     }
 }
@@ -98,15 +98,15 @@ fn check_mesh(value_len: u64, head: &[u8]) -> Result<(), String> {
     }
 }
 
-fn check_manifest(prefix_len: u64, manifest: &[u8]) -> Result<(), String> {
+fn check_manifest(preamble_len: u64, manifest: &[u8]) -> Result<(), String> {
     let wrong = || format!("expected a manifest of a multi-resolution mesh, found {} other bytes", manifest.len());
     let (expected_len, fragments_len) = manifest_lengths(manifest).ok_or_else(wrong)?;
     if expected_len != manifest.len() as u64 {
         return Err(format!("expected a manifest of {expected_len} bytes, found {}", manifest.len()));
     }
-    if fragments_len != prefix_len {
+    if fragments_len != preamble_len {
         return Err(format!(
-            "expected the {fragments_len} bytes of fragments of the manifest as its prefix, found {prefix_len}"
+            "expected the {fragments_len} bytes of fragments of the manifest as its preamble, found {preamble_len}"
         ));
     }
     Ok(())
@@ -150,8 +150,8 @@ mod tests {
         words.iter().flat_map(|word| word.to_le_bytes()).collect()
     }
 
-    fn check(values: Values, prefix_len: u64, value: &[u8]) -> Result<(), String> {
-        values.check(prefix_len, value.len() as u64, value)
+    fn check(values: Values, preamble_len: u64, value: &[u8]) -> Result<(), String> {
+        values.check(preamble_len, value.len() as u64, value)
     }
 
     #[test]

@@ -6,7 +6,7 @@ use crate::common::{self, Place, Run, sharddb};
 use flate2::Compression;
 use flate2::write::GzEncoder;
 
-/// A directory with one file per key: plain, compressed, and with prefixes.
+/// A directory with one file per key: plain, compressed, and with preambles.
 fn files(place: &Place) -> String {
     for key in 0..300_usize {
         place.write(&format!("files/{}", key * 7), key.to_string().repeat(key % 40));

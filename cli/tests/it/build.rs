@@ -15,7 +15,7 @@ const PAIRS: &str = "\
 {\"key\": \"18446744073709551615\", \"value_b64\": \"AP8K\"}
 {\"key\": 9007199254740993, \"value\": {\"a\": [1, 2.50]}}
 {\"key\": 0, \"text\": \"\"}
-{\"key\": 5, \"prefix_b64\": \"cHJl\", \"text\": \"value\"}
+{\"key\": 5, \"preamble_b64\": \"cHJl\", \"text\": \"value\"}
 ";
 
 /// The files of the only generation of a store.
@@ -41,7 +41,7 @@ fn values_come_back() {
         assert_eq!(sharddb(["get", &store, key]).expect(0).stdout, value, "{key}");
     }
     sharddb(["get", &store, "9007199254740992"]).expect(1); // would be found if keys passed through doubles
-    assert_eq!(sharddb(["get", &store, "5", "--prefix", "3"]).expect(0).text(), "pre");
+    assert_eq!(sharddb(["get", &store, "5", "--preamble", "3"]).expect(0).text(), "pre");
     let run = sharddb(["-q", "build", &store, "--input", &input]).expect(0);
     assert_eq!((run.text(), run.stderr.as_str()), ("", ""));
 }
@@ -111,7 +111,7 @@ fn options_reach_the_files() {
         (&info["sharding"]["data_encoding"], &info["sharding"]["minishard_index_encoding"]),
         (&json!("gzip"), &json!("gzip"))
     );
-    assert_eq!(info["layout"], json!({"checks": false, "prefixes": true, "value_alignment": 4096}));
+    assert_eq!(info["layout"], json!({"checks": false, "preambles": true, "value_alignment": 4096}));
     let place_of_7 = &sharddb(["locate", &place.text("a"), "7"]).expect(0).json_lines()[0];
     assert_eq!(place_of_7["offset"].as_u64().unwrap() % 4096, 0);
 

@@ -248,7 +248,7 @@ fn an_input_of_a_merge_may_be_the_store_itself() {
 }
 
 #[test]
-fn reshard_keeps_pairs_prefixes_and_info() {
+fn reshard_keeps_pairs_preambles_and_info() {
     let place = Place::new();
     for (set, options) in [
         ("mesh", &["--profile", "remote"][..]),
@@ -306,7 +306,7 @@ fn a_copy_has_the_pairs_that_are_wanted() {
     let key = sharddb(["keys", &mesh]).expect(0).text().lines().next().unwrap().to_string();
     sharddb(["copy", &mesh, &place.text("part"), "--key", &key]).expect(0);
     let export = |db: &str| sharddb(["export", db, "--format", "ndjson", "--key", &key]).expect(0).stdout;
-    assert!(export(&place.text("part")) == export(&mesh), "with its prefix");
+    assert!(export(&place.text("part")) == export(&mesh), "with its preamble");
 }
 
 #[test]

@@ -60,7 +60,7 @@ fn a_private_file_stays_private() {
 fn what_fails_leaves_the_old_file() {
     let place = Place::new();
     let (db, output) = (foreign(&place), place.write("out.bin", "before"));
-    // bin cannot store the prefix of key 5
+    // bin cannot store the preamble of key 5
     sharddb(["export", &db, "--format", "bin", "--output", &output]).expect_error(2, &["key 5"]);
     assert_eq!(fs::read_to_string(&output).unwrap(), "before");
     assert_eq!(place.names("."), ["foreign", "out.bin"]);

@@ -34,10 +34,10 @@ fn get_of_an_absent_key_is_1() {
 fn get_gives_the_bytes_before_a_value() {
     let place = Place::new();
     let db = foreign(&place);
-    assert_eq!(sharddb(["get", &db, "5", "--prefix", "3"]).expect(0).text(), "pre");
-    assert_eq!(sharddb(["get", &db, "5", "--prefix", "0"]).expect(0).text(), "");
-    sharddb(["get", &db, "5", "--prefix", "1000"]).expect_error(2, &["key 5"]);
-    sharddb(["get", &db, "7", "--prefix", "3"]).expect(1);
+    assert_eq!(sharddb(["get", &db, "5", "--preamble", "3"]).expect(0).text(), "pre");
+    assert_eq!(sharddb(["get", &db, "5", "--preamble", "0"]).expect(0).text(), "");
+    sharddb(["get", &db, "5", "--preamble", "1000"]).expect_error(2, &["key 5"]);
+    sharddb(["get", &db, "7", "--preamble", "3"]).expect(1);
 }
 
 #[test]
@@ -171,8 +171,8 @@ fn export_writes_every_format() {
     let db = foreign(&place);
     let run = sharddb(["export", &db, "--format", "ndjson"]).expect(0);
     let line = |key: u64, value: &str| format!("{{\"key\":\"{key}\",\"value_b64\":\"{value}\"}}\n");
-    let prefixed = "{\"key\":\"5\",\"prefix_b64\":\"cHJl\",\"value_b64\":\"eHl6\"}\n";
-    assert_eq!(run.text(), line(0, "YWJj") + &line(4, "") + &line(8, "ZGU=") + prefixed);
+    let with_preamble = "{\"key\":\"5\",\"preamble_b64\":\"cHJl\",\"value_b64\":\"eHl6\"}\n";
+    assert_eq!(run.text(), line(0, "YWJj") + &line(4, "") + &line(8, "ZGU=") + with_preamble);
 
     sharddb(["export", &db, "--format", "dir", "--output", &place.text("out")]).expect_error(0, &[]);
     let file = |name: &str, bytes: &[u8]| (name.to_string(), bytes.to_vec());

@@ -180,7 +180,7 @@ fn verbs_that_want_a_database_say_so() {
     for args in [&["contains", &plain(), "1"][..], &["locate", &plain(), "1"], &["plan", &plain()]] {
         sharddb(args).expect_error(2, &["expected a database", "import"]);
     }
-    sharddb(["get", &plain(), "1", "--prefix", "4"]).expect_error(2, &["--prefix is for databases"]);
+    sharddb(["get", &plain(), "1", "--preamble", "4"]).expect_error(2, &["--preamble is for databases"]);
     sharddb(["keys", &plain(), "--shard", "0"]).expect_error(2, &["--shard is for databases"]);
 }
 

@@ -39,7 +39,7 @@ impl Container for Snapshot {
     }
 
     fn describe(&self) -> String {
-        let keys = self.len().map_or("null".to_string(), |keys| keys.to_string());
+        let keys = self.key_count().map_or("null".to_string(), |keys| keys.to_string());
         let generation = self.generation().map_or("null".to_string(), |id| json::quote(&id.to_string()));
         format!(
             "{{\"format\": \"neuroglancer_uint64_sharded_v1\", \"generation\": {generation}, \"keys\": {keys}, \

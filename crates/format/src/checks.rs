@@ -1,15 +1,15 @@
-//! Checks: CRC-32 checksums of indexes, values and prefixes, in bytes of a native shard that no index names.
+//! Checks: CRC-32 checksums of indexes, values and preambles, in bytes of a native shard that no index names.
 //!
 //! ```text
 //! directly after the encoded minishard index, u32le each
 //!   crc32(shard u64le, minishard u64le, encoded index)
 //!   n x crc32(key u64le, encoded value)          in the order of the index's rows
-//!   n x crc32(prefix)                            only in a data set with prefixes
+//!   n x crc32(preamble)                            only in a data set with preambles
 //! ```
 //!
 //! Location and key are part of the checksums, so intact bytes at the wrong location fail verification too.
-//! The prefix of a value is the gap between the preceding value, or index with checks, and the value: padding, then the
-//! inserted prefix. With gzip indexes, the padding of a minishard to 8 bytes is not part of it.
+//! The preamble of a value is the gap between the preceding value, or index with checks, and the value: padding, then the
+//! inserted preamble. With gzip indexes, the padding of a minishard to 8 bytes is not part of it.
 
 use std::ops::Deref;
 use std::sync::LazyLock;
@@ -39,7 +39,7 @@ impl ChecksPlace {
     pub fn total_len(rows: u64, layout: Layout) -> u64 {
         match layout {
             Layout { checks: false, .. } => 0,
-            Layout { prefixes: false, .. } => CHECK_LEN * (1 + rows),
+            Layout { preambles: false, .. } => CHECK_LEN * (1 + rows),
             _ => CHECK_LEN * (1 + 2 * rows),
         }
     }
@@ -56,9 +56,9 @@ impl ChecksPlace {
         self.at(1 + row as u64)
     }
 
-    /// Returns the place of the check of the prefix of a row; `None` if it overflows.
+    /// Returns the place of the check of the preamble of a row; `None` if it overflows.
     #[inline]
-    pub fn place_of_prefix(&self, row: usize) -> Option<ByteRange> {
+    pub fn place_of_preamble(&self, row: usize) -> Option<ByteRange> {
         self.at(1 + self.rows + row as u64)
     }
 
@@ -152,15 +152,15 @@ pub fn compute_value_check(key: u64, encoded: &[u8]) -> u32 {
     hasher.finalize()
 }
 
-/// Returns a hasher for the check of a prefix; the caller feeds it the prefix.
-pub fn prefix_hasher() -> Hasher {
+/// Returns a hasher for the check of a preamble; the caller feeds it the preamble.
+pub fn preamble_hasher() -> Hasher {
     EMPTY_HASHER.clone()
 }
 
-/// Computes the check of a prefix.
-pub fn compute_prefix_check(prefix: &[u8]) -> u32 {
-    let mut hasher = prefix_hasher();
-    hasher.update(prefix);
+/// Computes the check of a preamble.
+pub fn compute_preamble_check(preamble: &[u8]) -> u32 {
+    let mut hasher = preamble_hasher();
+    hasher.update(preamble);
     hasher.finalize()
 }
 
@@ -176,7 +176,7 @@ mod tests {
         assert_eq!(compute_value_check(7, b"value"), 0xa952_eff3);
         let location = Location { shard: ShardNumber(1), minishard: MinishardNumber(2) };
         assert_eq!(compute_index_check(location, b"index"), 0xf8d3_6342);
-        assert_eq!(compute_prefix_check(b""), 0);
+        assert_eq!(compute_preamble_check(b""), 0);
     }
 
     #[test]
@@ -186,12 +186,12 @@ mod tests {
             place.place_of_index(),
             place.place_of_value(0),
             place.place_of_value(2),
-            place.place_of_prefix(0),
-            place.place_of_prefix(2),
+            place.place_of_preamble(0),
+            place.place_of_preamble(2),
         ];
         assert_eq!(starts.map(|range| range.unwrap().start), [100, 104, 112, 116, 124]);
         let layout = Layout { checks: true, ..Layout::default() };
-        assert_eq!(ChecksPlace::total_len(3, Layout { prefixes: true, ..layout }), 28);
+        assert_eq!(ChecksPlace::total_len(3, Layout { preambles: true, ..layout }), 28);
         assert_eq!(ChecksPlace::total_len(3, layout), 16);
         assert_eq!(ChecksPlace::total_len(3, Layout::default()), 0);
         assert!(ChecksPlace { index_end: u64::MAX - 3, rows: 1 }.place_of_index().is_none());

@@ -276,14 +276,14 @@ fn layout(value: &RawValue) -> Result<Layout> {
     };
     Ok(Layout {
         checks: flag("checks")?,
-        prefixes: flag("prefixes")?,
+        preambles: flag("prefixes")?,
         value_alignment: alignment.ok_or_else(|| wrong("value_alignment"))?,
     })
 }
 
 fn layout_json(layout: &Layout) -> String {
-    let Layout { checks, prefixes, value_alignment } = layout;
-    format!("{{\"checks\": {checks}, \"prefixes\": {prefixes}, \"value_alignment\": {}}}", value_alignment.get())
+    let Layout { checks, preambles, value_alignment } = layout;
+    format!("{{\"checks\": {checks}, \"prefixes\": {preambles}, \"value_alignment\": {}}}", value_alignment.get())
 }
 
 #[cfg(test)]
@@ -369,7 +369,7 @@ mod tests {
     #[test]
     fn composing_keeps_foreign_members_as_given_and_is_idempotent() {
         let spec = ShardingSpec::new(HashFunction::Identity, 0, 3, 4).unwrap();
-        let layout = Layout { checks: true, prefixes: false, value_alignment: ValueAlignment::Eight };
+        let layout = Layout { checks: true, preambles: false, value_alignment: ValueAlignment::Eight };
         let given = r#"{"@type": "neuroglancer_skeletons", "sharding": {"old": 1}, "transform": [1.0, 1e400]}"#;
         let text = Info::compose(Some(given), &spec, &layout).unwrap();
         assert!(text.contains("\"transform\": [1.0, 1e400]"));
@@ -384,7 +384,7 @@ mod tests {
     #[test]
     fn a_nested_specification_is_written_in_place_and_nothing_else_changes() {
         let spec = ShardingSpec::new(HashFunction::Identity, 9, 3, 4).unwrap();
-        let layout = Layout { checks: true, prefixes: false, value_alignment: ValueAlignment::One };
+        let layout = Layout { checks: true, preambles: false, value_alignment: ValueAlignment::One };
         let new = format!("\"sharding\": {}", spec.to_json());
         let native = "\"sharddb\": {\"checks\": true, \"prefixes\": false, \"value_alignment\": 1}";
         let (before, after) = (" {\"n\" : 1e400,\n\t\"scales\":[ {\"key\":\"a\"}, ", " ], \"\\u0041\": \"}\"} \n");

@@ -1,4 +1,4 @@
-//! The native layout: what the writer adds to a shard beyond the format's text (checks, prefixes, alignment).
+//! The native layout: what the writer adds to a shard beyond the format's text (checks, preambles, alignment).
 //!
 //! These bytes are not named by any index, so foreign readers ignore them. A native reader takes the layout from the
 //! manifest or from the member "sharddb" of `info`, because the shard itself does not state it.
@@ -10,7 +10,7 @@ pub const MINISHARD_ALIGNMENT: u64 = 8;
 
 /// The layout of a data set: what its shards have beyond the format's text.
 ///
-/// The default is the layout of foreign data: no checks, no prefixes, no alignment.
+/// The default is the layout of foreign data: no checks, no preambles, no alignment.
 ///
 /// ```
 /// use sharddb_format::{Layout, ValueAlignment};
@@ -26,16 +26,16 @@ pub const MINISHARD_ALIGNMENT: u64 = 8;
 pub struct Layout {
     /// Every minishard index is followed by checks.
     pub checks: bool,
-    /// At least one value has a prefix. If there are checks, they cover the prefixes too.
-    pub prefixes: bool,
+    /// At least one value has a preamble. If there are checks, they cover the preambles too.
+    pub preambles: bool,
     /// Values begin at multiples of this in their file.
     pub value_alignment: ValueAlignment,
 }
 
 impl Layout {
     /// Creates a layout.
-    pub fn new(checks: bool, prefixes: bool, value_alignment: ValueAlignment) -> Layout {
-        Layout { checks, prefixes, value_alignment }
+    pub fn new(checks: bool, preambles: bool, value_alignment: ValueAlignment) -> Layout {
+        Layout { checks, preambles, value_alignment }
     }
 }
 
@@ -89,20 +89,20 @@ impl ValueAlignment {
             })
     }
 
-    /// Checks that a prefix can be distinguished from the padding before it. The length of a prefix is not stored: where values are
+    /// Checks that a preamble can be distinguished from the padding before it. The length of a preamble is not stored: where values are
     /// aligned, it begins with the first byte that is not zero after the previous value.
     ///
     /// Errors: `InvalidInput` if it begins with a zero byte and values are aligned.
     #[inline]
     #[doc(hidden)]
-    pub fn check_prefix(self, prefix: &[u8]) -> Result<()> {
-        if self == Self::One || prefix.first() != Some(&0) { Ok(()) } else { Err(self.prefix_like_padding()) }
+    pub fn check_preamble(self, preamble: &[u8]) -> Result<()> {
+        if self == Self::One || preamble.first() != Some(&0) { Ok(()) } else { Err(self.preamble_like_padding()) }
     }
 
     #[cold]
-    fn prefix_like_padding(self) -> Error {
+    fn preamble_like_padding(self) -> Error {
         Error::invalid_input(format!(
-            "expected a prefix that does not begin with a zero byte, which would be taken for padding where values are \
+            "expected a preamble that does not begin with a zero byte, which would be taken for padding where values are \
              aligned to {} bytes, found one that does: build without a value alignment",
             self.get()
         ))

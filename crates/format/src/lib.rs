@@ -4,7 +4,7 @@
 //! ```text
 //! | shard index      2^minishard_bits x (start u64le, end u64le)      shard_index
 //! | minishard index  [3, n] u64le, raw or gzip                         minishard_index, gzip
-//! | checks           crc32 of the index, of each value, of each prefix checks (native shards only)
+//! | checks           crc32 of the index, of each value, of each preamble checks (native shards only)
 //! | values           raw or gzip                                       gzip
 //! ```
 //!

@@ -13,7 +13,7 @@
 //! "prefixes": false,
 //! "value_alignment": 16,
 //! "keys": 3,
-//! "value_bytes": 31,                       as stored: encoded, without prefixes, padding and indexes
+//! "value_bytes": 31,                       as stored: encoded, without preambles, padding and indexes
 //! "auxiliary": [                           files that speed up reads; omitted if there are none
 //! ["minishards",1280,3735928559]           name, bytes, crc32 of the file
 //! ],
@@ -112,7 +112,7 @@ pub struct Manifest {
     pub layout: Layout,
     /// The number of keys in all shards.
     pub keys: u64,
-    /// The stored bytes of all values: encoded, without prefixes, padding and indexes.
+    /// The stored bytes of all values: encoded, without preambles, padding and indexes.
     pub value_bytes: u64,
     /// The auxiliary files; names are unique.
     pub auxiliary: Vec<AuxiliaryRecord>,
@@ -149,14 +149,14 @@ impl Manifest {
     }
 
     fn to_json_by(&self, writer: &str) -> String {
-        let Layout { checks, prefixes, value_alignment } = self.layout;
+        let Layout { checks, preambles, value_alignment } = self.layout;
         let (version, nested) = match &self.nested {
             None => (FORMAT_VERSION, String::new()),
             Some(nested) => (FORMAT_VERSION_NESTED, format!("\"nested\": {},\n", nested.to_json())),
         };
         let mut text = format!(
             "{{\n\"format_version\": {version},\n\"writer\": {},\n\"gzip_backend\": {},\n\"sharding\": {},\n{nested}\
-             \"info_crc32\": {},\n\"checks\": {checks},\n\"prefixes\": {prefixes},\n\"value_alignment\": {},\n\
+             \"info_crc32\": {},\n\"checks\": {checks},\n\"prefixes\": {preambles},\n\"value_alignment\": {},\n\
              \"keys\": {},\n\"value_bytes\": {},\n",
             json::quote(writer),
             json::quote(GZIP_BACKEND),
@@ -206,7 +206,7 @@ impl Manifest {
             info_digest: None,
             layout: Layout {
                 checks: members.required("checks")?,
-                prefixes: members.required("prefixes")?,
+                preambles: members.required("prefixes")?,
                 value_alignment: ValueAlignment::new(members.required("value_alignment")?).map_err(corrupt)?,
             },
             keys: members.required("keys")?,
@@ -565,7 +565,7 @@ mod tests {
             nested: None,
             info_crc32: crc32fast::hash(b"123456789"),
             info_digest: None,
-            layout: Layout { checks: true, prefixes: false, value_alignment: ValueAlignment::Sixteen },
+            layout: Layout { checks: true, preambles: false, value_alignment: ValueAlignment::Sixteen },
             keys: 3,
             value_bytes: 31,
             auxiliary: Vec::new(),

@@ -147,7 +147,7 @@ fn bad_value_range(row: Row, body: u64) -> Error {
     Error::corrupt(format!("expected a value within the {body} bytes of data, found {start}..{end}")).at_key(row.id)
 }
 
-/// Checks the length of a stored value or prefix before it is read into memory. `cap` is that of the decoded value.
+/// Checks the length of a stored value or preamble before it is read into memory. `cap` is that of the decoded value.
 ///
 /// Errors: `TooLarge`.
 pub fn check_value_len(range: ByteRange, encoding: Encoding, cap: u64) -> Result<()> {
@@ -159,7 +159,7 @@ pub fn check_value_len(range: ByteRange, encoding: Encoding, cap: u64) -> Result
         len if len <= cap => Ok(()),
         len => {
             let message = format!(
-                "expected at most {cap} bytes of a value or prefix, found {len}: raise the cap `max_value_bytes`"
+                "expected at most {cap} bytes of a value or preamble, found {len}: raise the cap `max_value_bytes`"
             );
             Err(Error::new(ErrorKind::TooLarge, message).at_offset(range.start))
         }

@@ -28,7 +28,7 @@ use crate::snapshot::RemoteSnapshot;
 ///
 /// fn value_len(reader: &RemoteReader, key: u64, run: impl Fn(Operation<'_, Option<usize>>)) {
 ///     let snapshot = reader.snapshot();
-///     println!("{:?} keys of {:?}", snapshot.len(), snapshot.generation());
+///     println!("{:?} keys of {:?}", snapshot.key_count(), snapshot.generation());
 ///     let _operation = reader.get(key); // to be polled, see `Operation`
 /// }
 /// ```

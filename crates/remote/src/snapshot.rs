@@ -86,8 +86,7 @@ impl RemoteSnapshot {
     }
 
     /// Returns the number of keys; `None` for foreign data, which has no manifest.
-    #[expect(clippy::len_without_is_empty, reason = "the number may be unknown")]
-    pub fn len(&self) -> Option<u64> {
+    pub fn key_count(&self) -> Option<u64> {
         self.generation.manifest.as_ref().map(|manifest| manifest.keys)
     }
 

@@ -67,11 +67,11 @@ impl App {
     pub(crate) fn value(&self, pinned: &Pinned, key: u64) -> Result<Option<Representation>> {
         let Some(read) = pinned.read(key, &self.budget)? else { return Ok(None) };
         let Read { bytes, share, tag, file } = read;
-        let source = match file.filter(|location| location.len() > SMALL_BYTES) {
+        let source = match file.filter(|location| location.stored_len() > SMALL_BYTES) {
             // it is verified; a slow client holds an open file instead of memory
             Some(location) => {
                 let file = File::open(location.path()).map_err(|error| Problem::io("open", location.path(), &error))?;
-                Source::File(file, location.offset()..location.offset() + location.len())
+                Source::File(file, location.offset()..location.offset() + location.stored_len())
             }
             None => Source::Memory(Bytes::from(bytes), share),
         };

@@ -97,7 +97,7 @@ fn read(
         (None, Some(location)) => (location.path(), tag_of(location.path())?),
         (None, None) => return Ok(None),
     };
-    let stored = location.as_ref().map_or(0, |location| location.len());
+    let stored = location.as_ref().map_or(0, |location| location.stored_len());
     budget.grow(&mut share, stored.saturating_add(needed))?;
     let read = container.get(key, form);
     let after = tag_of(path)?;

@@ -134,7 +134,7 @@ impl Pinned {
     pub(crate) fn read(&self, key: u64, budget: &Budget) -> Result<Option<Read>> {
         let Some(location) = self.snapshot.locate(key)? else { return Ok(None) };
         let tag = self.value_tag(key, &location)?; // before the bytes: an old tag of new bytes costs one more request
-        let mut share = budget.reserve(location.len())?;
+        let mut share = budget.reserve(location.stored_len())?;
         if self.snapshot.spec().data_encoding() == Encoding::Raw {
             let Some(bytes) = self.snapshot.get_owned(key)? else { return Ok(None) };
             let file = self.is_in_store().then_some(location);

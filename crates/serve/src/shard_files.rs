@@ -23,7 +23,7 @@ impl ShardFile {
     ///
     /// Errors: those of reading the manifest, or without one the directory.
     pub(crate) fn list(snapshot: &Snapshot) -> io::Result<Vec<ShardFile>> {
-        if snapshot.len().is_none() {
+        if snapshot.key_count().is_none() {
             return of_directory(snapshot);
         }
         of_manifest(BufReader::new(File::open(snapshot.directory().join("manifest.json"))?), snapshot)

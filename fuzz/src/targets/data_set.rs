@@ -32,7 +32,7 @@ pub fn run(input: &[u8]) {
     for entry in snapshot.iter().flatten() {
         let _ = (entry.key(), entry.stored_len(), entry.value_location());
     }
-    let _ = snapshot.iter().flatten().next().map(|entry| entry.prefix().map(drop));
+    let _ = snapshot.iter().flatten().next().map(|entry| entry.preamble().map(drop));
     for level in [VerifyLevel::Structure, VerifyLevel::Data] {
         let _ = snapshot.verify(level).map(|report| report.to_string());
     }

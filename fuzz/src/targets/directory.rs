@@ -186,9 +186,9 @@ impl Fixture {
         let all = entries.iter().flatten().count() == template.pairs.len();
         assert!(all || entries.iter().any(|entry| entry.is_err()), "a walk misses pairs and does not say so");
         for entry in entries.into_iter().flatten() {
-            let (prefix, value) = template.pairs.get(&entry.key()).expect("a key of the template");
+            let (preamble, value) = template.pairs.get(&entry.key()).expect("a key of the template");
             assert!(entry.value().is_ok_and(|found| found == *value) || entry.value().is_err(), "key {}", entry.key());
-            assert!(entry.prefix().is_ok_and(|found| found.ends_with(prefix)) || entry.prefix().is_err());
+            assert!(entry.preamble().is_ok_and(|found| found.ends_with(preamble)) || entry.preamble().is_err());
         }
         check_range(&snapshot, template);
     }

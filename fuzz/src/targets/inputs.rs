@@ -10,23 +10,29 @@ use crate::failure::{self, Failure};
 use crate::input::{Columns, Compression, Encoded, Format, Input, Reading, Sink, patch};
 use crate::scratch;
 
-/// Key, prefix, value.
+/// Key, preamble, value.
 type Pair = (u64, Vec<u8>, Vec<u8>);
 
 #[derive(Default)]
 struct Pairs(Vec<Pair>);
 
 impl Sink for Pairs {
-    fn insert(&mut self, key: u64, prefix: &[u8], value: &[u8]) -> failure::Result<()> {
-        self.0.push((key, prefix.to_vec(), value.to_vec()));
+    fn insert(&mut self, key: u64, preamble: &[u8], value: &[u8]) -> failure::Result<()> {
+        self.0.push((key, preamble.to_vec(), value.to_vec()));
         Ok(())
     }
 
-    fn insert_reader(&mut self, key: u64, prefix_len: u64, value_len: u64, from: &mut dyn Read) -> failure::Result<()> {
-        let (mut prefix, mut value) = (Vec::new(), Vec::new());
-        from.take(prefix_len).read_to_end(&mut prefix).expect("a file reads");
+    fn insert_reader(
+        &mut self,
+        key: u64,
+        preamble_len: u64,
+        value_len: u64,
+        from: &mut dyn Read,
+    ) -> failure::Result<()> {
+        let (mut preamble, mut value) = (Vec::new(), Vec::new());
+        from.take(preamble_len).read_to_end(&mut preamble).expect("a file reads");
         from.take(value_len).read_to_end(&mut value).expect("a file reads");
-        self.0.push((key, prefix, value));
+        self.0.push((key, preamble, value));
         Ok(())
     }
 }
@@ -37,7 +43,7 @@ fn path() -> &'static PathBuf {
 }
 
 /// The records of a binary format; `None` if the last one is truncated.
-fn naive(mut bytes: &[u8], has_prefixes: bool) -> Option<Vec<Pair>> {
+fn naive(mut bytes: &[u8], has_preambles: bool) -> Option<Vec<Pair>> {
     let mut pairs = Vec::new();
     let mut take = |len: u64| {
         let (taken, rest) = bytes.split_at_checked(usize::try_from(len).ok()?)?;
@@ -48,11 +54,11 @@ fn naive(mut bytes: &[u8], has_prefixes: bool) -> Option<Vec<Pair>> {
     let mut is_empty = take(0)?.1;
     while !is_empty {
         let key = word(take(8)?.0);
-        let prefix_len = if has_prefixes { word(take(8)?.0) } else { 0 };
+        let preamble_len = if has_preambles { word(take(8)?.0) } else { 0 };
         let value_len = word(take(8)?.0);
-        let prefix = take(prefix_len)?.0;
+        let preamble = take(preamble_len)?.0;
         let (value, at_end) = take(value_len)?;
-        pairs.push((key, prefix, value));
+        pairs.push((key, preamble, value));
         is_empty = at_end;
     }
     Some(pairs)

@@ -124,15 +124,15 @@ impl RangeEntry {
     }
 
     /// Returns the bytes between the value and the previous range that an index names, like
-    /// [`Entry::prefix`](crate::shard::Entry::prefix).
+    /// [`Entry::preamble`](crate::shard::Entry::preamble).
     ///
     /// # Errors
     ///
     /// Those of [`value`](RangeEntry::value).
-    pub fn prefix(&self) -> Result<Value<'_>> {
+    pub fn preamble(&self) -> Result<Value<'_>> {
         let reader = self.shard.reader();
-        let prefix = reader.whole_prefix(&self.found).map(Value::from_bytes);
-        prefix.map_err(|error| reader.at(self.found.minishard, error).at_key(self.key()))
+        let preamble = reader.whole_preamble(&self.found).map(Value::from_bytes);
+        preamble.map_err(|error| reader.at(self.found.minishard, error).at_key(self.key()))
     }
 }
 

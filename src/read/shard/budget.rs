@@ -73,7 +73,7 @@ impl IndexBudget {
     }
 }
 
-/// Counts the bytes of values and prefixes that a walk has read.
+/// Counts the bytes of values and preambles that a walk has read.
 #[derive(Default)]
 pub(crate) struct ValueBudget(u64);
 

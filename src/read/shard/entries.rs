@@ -222,19 +222,19 @@ impl<'a> Entry<'a> {
         encoded.map(Value::from_bytes).map_err(|error| self.at(error))
     }
 
-    /// Returns the bytes between the value and the previous range that an index names: its prefix, including padding.
+    /// Returns the bytes between the value and the previous range that an index names: its preamble, including padding.
     ///
-    /// Empty, without a read, if the layout of the data set has no prefixes. Empty too if a native shard has only zero
-    /// bytes there, fewer than the alignment of values: they are padding, or a prefix with the same bytes.
+    /// Empty, without a read, if the layout of the data set has no preambles. Empty too if a native shard has only zero
+    /// bytes there, fewer than the alignment of values: they are padding, or a preamble with the same bytes.
     ///
     /// Cost for foreign data sets: the first call per shard reads all its indexes and keeps 16 bytes per key.
     ///
     /// # Errors
     ///
     /// Those of [`value`](Entry::value).
-    pub fn prefix(&self) -> Result<Value<'a>> {
-        let prefix = self.shard.reader().whole_prefix(&self.found);
-        prefix.map(Value::from_bytes).map_err(|error| self.at(error))
+    pub fn preamble(&self) -> Result<Value<'a>> {
+        let preamble = self.shard.reader().whole_preamble(&self.found);
+        preamble.map(Value::from_bytes).map_err(|error| self.at(error))
     }
 
     /// Returns where the value is stored.

@@ -109,10 +109,10 @@ impl Shard {
     ///
     /// # Errors
     ///
-    /// Those of [`Snapshot::get_prefix`](crate::Snapshot::get_prefix).
-    pub fn get_prefix(&self, key: u64, n: u64) -> Result<Option<Value<'_>>> {
+    /// Those of [`Snapshot::get_preamble`](crate::Snapshot::get_preamble).
+    pub fn get_preamble(&self, key: u64, n: u64) -> Result<Option<Value<'_>>> {
         let Some(found) = self.find(key)? else { return Ok(None) };
-        self.0.prefix(&found, n).map(Some)
+        self.0.preamble(&found, n).map(Some)
     }
 
     /// Returns the minishard that a key hashes to; `None` if it is in another shard.

@@ -5,7 +5,7 @@
 //!
 //! handle         the handle of applications   reader, files, value
 //! fast_path      the fast path                minishard_map, probe
-//! lookup         the general path             table_file, index_cache, stored_value, prefix, named_ranges
+//! lookup         the general path             table_file, index_cache, stored_value, preamble, named_ranges
 //! verify         verification of checksums    verification
 //! whole_file     a file against its manifest
 //! entries, keys  walks                        rows, entry_blocks, budget
@@ -24,7 +24,7 @@ mod keys;
 mod lookup;
 mod minishard_map;
 mod named_ranges;
-mod prefix;
+mod preamble;
 mod probe;
 mod reader;
 mod rows;

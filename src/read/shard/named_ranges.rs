@@ -1,6 +1,6 @@
 //! The byte ranges that the indexes of a shard name, sorted. The bytes between two of them are a gap.
 //!
-//! A gap directly before a value is its prefix (the fragments of a multi-resolution mesh, for example), padding, or of
+//! A gap directly before a value is its preamble (the fragments of a multi-resolution mesh, for example), padding, or of
 //! unknown use. Code that copies values to another shard also copies the gap. Values may share bytes or be empty.
 //! Non-empty values that begin at one offset have the same gap: the one that ends at that offset. If empty values begin
 //! there too, the gap is theirs, and the non-empty values have none. A value that begins within another one has no gap.

@@ -48,9 +48,9 @@ impl Default for ReadOptions {
 #[derive(Default)]
 pub(crate) struct KnownShard {
     pub(crate) shard_index_crc32: Option<u32>,
-    /// Whether a prefix begins with the first byte of its gap that is not zero. Version 0.1.0, which stated no digests, wrote
-    /// prefixes with zeros after padding, too.
-    pub(crate) prefixes_follow_padding: bool,
+    /// Whether a preamble begins with the first byte of its gap that is not zero. Version 0.1.0, which stated no digests, wrote
+    /// preambles with zeros after padding, too.
+    pub(crate) preambles_follow_padding: bool,
     pub(crate) table: ArcSwapOption<TableSection>,
     pub(crate) whole_verified: Arc<WholeShardVerified>,
 }
@@ -75,7 +75,7 @@ pub(crate) struct ShardReader {
     pub(super) cache: Arc<MinishardCache>,
     /// The number of this shard in the cache.
     pub(super) cache_shard: u64,
-    /// Filled by the first read of a prefix that needs it; then `None` if there are too many ranges to keep.
+    /// Filled by the first read of a preamble that needs it; then `None` if there are too many ranges to keep.
     pub(super) named_ranges: OnceLock<Option<NamedRanges>>,
 }
 

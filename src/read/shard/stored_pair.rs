@@ -17,31 +17,31 @@ const PIECE: u64 = 1 << 20;
 /// The stored bytes of a pair of a native shard, and their checks.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct StoredPair {
-    /// The length of the prefix, which is directly before the value.
-    pub(crate) prefix_len: u64,
+    /// The length of the preamble, which is directly before the value.
+    pub(crate) preamble_len: u64,
     pub(crate) value: ByteRange,
     /// 0 without checks.
     pub(crate) value_check: u32,
-    /// The CRC-32 of the prefix; 0 without checks.
-    pub(crate) prefix_check: u32,
+    /// The CRC-32 of the preamble; 0 without checks.
+    pub(crate) preamble_check: u32,
 }
 
 impl ShardReader {
     /// Returns where the pair of a row is stored, with the checks that the shard states.
     ///
-    /// Errors: `Corrupt` if value or prefix are not within the file; `Io`.
+    /// Errors: `Corrupt` if value or preamble are not within the file; `Io`.
     pub(crate) fn stored_pair(&self, found: &FoundKey) -> Result<StoredPair> {
         self.stored_pair_of(found).map_err(|error| self.at(found.minishard, error).at_key(found.row.id))
     }
 
     fn stored_pair_of(&self, found: &FoundKey) -> Result<StoredPair> {
-        let Layout { checks, prefixes, .. } = self.layout.unwrap_or_default();
+        let Layout { checks, preambles, .. } = self.layout.unwrap_or_default();
         let value = self.value_range(found.row)?;
-        let gap = if prefixes { self.native_gap(found)? } else { ByteRange { start: value.start, end: value.start } };
-        let padding = if prefixes { self.padding_of(found.row, gap)? } else { 0 };
-        let prefix_len = gap.len() - padding;
-        if padding > 0 && prefix_len == 0 {
-            self.compare_prefix_check(found.row, found.checks, gap)?;
+        let gap = if preambles { self.native_gap(found)? } else { ByteRange { start: value.start, end: value.start } };
+        let padding = if preambles { self.padding_of(found.row, gap)? } else { 0 };
+        let preamble_len = gap.len() - padding;
+        if padding > 0 && preamble_len == 0 {
+            self.compare_preamble_check(found.row, found.checks, gap)?;
         }
         let stated = |place: Option<ByteRange>| -> Result<u32> {
             let place =
@@ -50,14 +50,14 @@ impl ShardReader {
         };
         let row = found.row.number;
         let value_check = if checks { stated(found.checks.place_of_value(row))? } else { 0 };
-        let prefix_check = match checks && prefix_len > 0 {
-            true => without_zeros(padding, stated(found.checks.place_of_prefix(row))?, prefix_len),
+        let preamble_check = match checks && preamble_len > 0 {
+            true => without_zeros(padding, stated(found.checks.place_of_preamble(row))?, preamble_len),
             false => 0,
         };
-        Ok(StoredPair { prefix_len, value, value_check, prefix_check })
+        Ok(StoredPair { preamble_len, value, value_check, preamble_check })
     }
 
-    /// Passes the prefix and the stored value of a pair to `to`, and compares their checks.
+    /// Passes the preamble and the stored value of a pair to `to`, and compares their checks.
     ///
     /// Errors: `Corrupt` if a check does not match, after the bytes were passed on; `Io`; those of `to`.
     pub(crate) fn copy_pair(
@@ -68,9 +68,9 @@ impl ShardReader {
         to: &mut dyn FnMut(&[u8]) -> Result<()>,
     ) -> Result<()> {
         let has_checks = self.layout.is_some_and(|layout| layout.checks);
-        let prefix = ByteRange { start: pair.value.start.saturating_sub(pair.prefix_len), end: pair.value.start };
+        let preamble = ByteRange { start: pair.value.start.saturating_sub(pair.preamble_len), end: pair.value.start };
         let parts = [
-            ("prefix", prefix, checks::prefix_hasher(), pair.prefix_check),
+            ("preamble", preamble, checks::preamble_hasher(), pair.preamble_check),
             ("value", pair.value, checks::value_hasher(key), pair.value_check),
         ];
         for (what, range, mut hasher, stated) in parts {
@@ -118,7 +118,7 @@ mod tests {
 
     #[test]
     fn the_crc32_without_zeros_is_that_of_the_rest() {
-        for (zeros, rest) in [(0, &b"rest"[..]), (1, b"\0\x01"), (63, b"a prefix"), (5, b"")] {
+        for (zeros, rest) in [(0, &b"rest"[..]), (1, b"\0\x01"), (63, b"a preamble"), (5, b"")] {
             let all = [vec![0; zeros], rest.to_vec()].concat();
             let found = without_zeros(zeros as u64, crc32fast::hash(&all), rest.len() as u64);
             assert_eq!(found, crc32fast::hash(rest), "{zeros} zeros");

@@ -72,7 +72,7 @@ impl ShardReader {
         Ok(ValueLocation::new(self.files().path().to_path_buf(), range))
     }
 
-    /// Reads a value or a prefix. Enforces the cap before it allocates: the length comes from an index, which is
+    /// Reads a value or a preamble. Enforces the cap before it allocates: the length comes from an index, which is
     /// untrusted, and a sparse file can be long without holding data.
     pub(crate) fn read_at_most_cap(&self, range: ByteRange, alignment: usize) -> Result<Bytes<'_>> {
         self.check_cap(range)?;

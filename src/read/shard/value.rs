@@ -96,7 +96,7 @@ as_bytes!(Value<'_>);
 /// # fn main() -> sharddb::Result<()> {
 /// let snapshot = sharddb::ShardDb::open("store")?.snapshot();
 /// if let Some(location) = snapshot.locate(42)? {
-///     println!("{} bytes at {} of {}", location.len(), location.offset(), location.path().display());
+///     println!("{} bytes at {} of {}", location.stored_len(), location.offset(), location.path().display());
 /// }
 /// # Ok(()) }
 /// ```
@@ -106,7 +106,6 @@ pub struct ValueLocation {
     range: ByteRange,
 }
 
-#[expect(clippy::len_without_is_empty, reason = "a stored length, not a collection")]
 impl ValueLocation {
     #[doc(hidden)]
     pub fn new(path: PathBuf, range: ByteRange) -> ValueLocation {
@@ -124,7 +123,7 @@ impl ValueLocation {
     }
 
     /// Returns the stored length in bytes, which is that of the encoded value.
-    pub fn len(&self) -> u64 {
+    pub fn stored_len(&self) -> u64 {
         self.range.len()
     }
 }

@@ -31,7 +31,7 @@ pub enum VerifyReads {
     /// with what is verified, if the new generation has it as a hard link. Memory: two bits per minishard and, if values of more
     /// than 512 bytes are read, one bit per 512 bytes of the shard.
     ///
-    /// Verified at every use: other raw values of at most 512 bytes, gzip values, prefixes, and what positioned reads
+    /// Verified at every use: other raw values of at most 512 bytes, gzip values, preambles, and what positioned reads
     /// return. As with [`Always`](Self::Always), the shard index and indexes in the cache are exceptions.
     #[default]
     Once,

@@ -193,12 +193,12 @@ impl ShardReader {
         })
     }
 
-    /// Reads the prefix of a value, which is all bytes of `gap`, and compares its check. Does nothing without checks,
+    /// Reads the preamble of a value, which is all bytes of `gap`, and compares its check. Does nothing without checks,
     /// except for the read.
-    pub(crate) fn compare_prefix_check(&self, row: Row, checks: ChecksPlace, gap: ByteRange) -> Result<()> {
-        let prefix = self.read_at_most_cap(gap, 1)?;
-        self.compare_check(checks.place_of_prefix(row.number), "prefix", gap.start, || {
-            checks::compute_prefix_check(&prefix)
+    pub(crate) fn compare_preamble_check(&self, row: Row, checks: ChecksPlace, gap: ByteRange) -> Result<()> {
+        let preamble = self.read_at_most_cap(gap, 1)?;
+        self.compare_check(checks.place_of_preamble(row.number), "preamble", gap.start, || {
+            checks::compute_preamble_check(&preamble)
         })
     }
 
@@ -216,8 +216,8 @@ impl ShardReader {
         StoredCheck::read(place, |place| self.read(place))?.compare(what, start, found())
     }
 
-    /// Whether prefixes have checksums and reads verify them.
-    pub(crate) fn verifies_prefixes(&self) -> bool {
-        self.verification.is_on() && self.layout.is_some_and(|layout| layout.checks && layout.prefixes)
+    /// Whether preambles have checksums and reads verify them.
+    pub(crate) fn verifies_preambles(&self) -> bool {
+        self.verification.is_on() && self.layout.is_some_and(|layout| layout.checks && layout.preambles)
     }
 }

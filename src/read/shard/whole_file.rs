@@ -143,9 +143,9 @@ impl ShardReader {
                 let found = minishard.found(row);
                 let value = self.value_range(row)?;
                 self.compare_value_check(row, found.checks, &self.read_at_most_cap(value, 1)?)?;
-                let start = if layout.prefixes {
+                let start = if layout.preambles {
                     let gap = self.native_gap(&found)?;
-                    self.compare_prefix_check(row, found.checks, gap)?;
+                    self.compare_preamble_check(row, found.checks, gap)?;
                     gap.start
                 } else {
                     value.start

@@ -103,7 +103,7 @@ impl Slice {
         ControlFlow::Continue(())
     }
 
-    /// Calls `f` with every entry of this slice, until `f` breaks. Like [`scan`](Slice::scan), for prefixes, stored bytes
+    /// Calls `f` with every entry of this slice, until `f` breaks. Like [`scan`](Slice::scan), for preambles, stored bytes
     /// and values that are read on request.
     pub fn scan_entries<B>(&self, mut f: impl FnMut(Result<Entry<'_>>) -> ControlFlow<B>) -> ControlFlow<B> {
         for piece in &self.pieces {

@@ -140,7 +140,7 @@ fn what_has_no_effect_or_no_meaning_at_a_url_is_refused() {
     let server = Server::start(&place.path(""));
     let url = server.url(&format!("store/{generation}"));
     for (args, part) in [
-        (vec!["get", &url, "3", "--prefix", "1"], "--prefix"),
+        (vec!["get", &url, "3", "--preamble", "1"], "--preamble"),
         (vec!["get", &url, "3", "--decoded"], "--decoded"),
         (vec!["get", &url, "3", "--column", "x"], "--column"),
         (vec!["get", &url, "3", "--verify-reads", "never"], "always verify"),

@@ -103,7 +103,7 @@ fn a_mesh_has_a_manifest_and_fragments_in_parts() {
         let whole = client.get(&path).expect(200).body;
         assert!(!whole.is_empty());
         let snapshot = db.snapshot();
-        assert_eq!(*snapshot.get_prefix(key, whole.len() as u64).unwrap().unwrap(), *whole);
+        assert_eq!(*snapshot.get_preamble(key, whole.len() as u64).unwrap().unwrap(), *whole);
         assert_eq!(whole[..5], *b"DRACO", "the fragments begin with the first");
         let part = client.send("GET", &path, &[("range", "bytes=3-40")], b"").expect(206);
         assert_eq!(part.body, whole[3..41]);

@@ -127,7 +127,7 @@ fn what_does_not_fit_is_not_applied() {
         ("absent", "{\"key\": 8, \"old\": {\"text\": \"eight\"}, \"new\": null}\n"),
         ("present", "{\"key\": 1, \"old\": null, \"new\": {\"text\": \"ONE\"}}\n"),
         ("other-value", "{\"key\": 1, \"old\": {\"text\": \"ones\"}, \"new\": {\"text\": \"ONE\"}}\n"),
-        ("other-prefix", "{\"key\": 1, \"old\": {\"prefix_b64\": \"cA==\", \"text\": \"one\"}, \"new\": null}\n"),
+        ("other-preamble", "{\"key\": 1, \"old\": {\"preamble_b64\": \"cA==\", \"text\": \"one\"}, \"new\": null}\n"),
         ("malformed", "{\"key\": 1, \"old\": null}\n"),
         ("record", "{\"key\": 1, \"text\": \"one\"}\n"),
     ];

@@ -113,7 +113,7 @@ fn each_input_has_a_format_of_its_own() {
     place.write("table.txt", "key,v\n1,x\n");
     place.write("csv:2.ndjson", "{\"key\":2,\"text\":\"two\"}\n");
     let args = ["build", "store", "--input", "csv:table.txt", "./csv:2.ndjson", "ndjson:-"];
-    transcript_with_input(&place, "formats-prefixes", &args, "{\"key\":3,\"text\":\"three\"}\n");
+    transcript_with_input(&place, "formats-preambles", &args, "{\"key\":3,\"text\":\"three\"}\n");
     assert_eq!((value(&place, "store", "2"), value(&place, "store", "3")), ("two".to_string(), "three".to_string()));
     transcript(&place, "formats-prefix-without-path", &["build", "x", "--input", "csv:"]);
     transcript(&place, "formats-unknown", &["build", "x", "--input", "table.txt", "--format", "tsv"]);

@@ -9,7 +9,7 @@ fn info(place: &Place, store: &str) -> Value {
     serde_json::from_slice(&fs::read(place.path(store).join("current/info")).unwrap()).unwrap()
 }
 
-/// All pairs with their prefixes, in one order.
+/// All pairs with their preambles, in one order.
 fn pairs(place: &Place, db: &str, options: &[&str]) -> Vec<String> {
     let db = place.text(db);
     let args = [&["export", &db, "--format", "ndjson"], options].concat();
@@ -43,7 +43,7 @@ fn help_names_the_source() {
 }
 
 #[test]
-fn import_keeps_prefixes_and_gzip_of_meshes() {
+fn import_keeps_preambles_and_gzip_of_meshes() {
     let place = Place::new();
     place.copy("neuroglancer/seg/mesh", "mesh");
     place.copy("neuroglancer/seg/skeletons", "skeletons");

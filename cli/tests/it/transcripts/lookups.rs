@@ -37,10 +37,10 @@ fn get_writes_to_a_file_or_a_directory() {
 }
 
 #[test]
-fn get_takes_prefixes_and_positions() {
+fn get_takes_preambles_and_positions() {
     let place = Place::new();
     foreign(&place);
-    transcript(&place, "lookups-get-prefix", &["get", "foreign", "5", "--prefix", "3"]);
+    transcript(&place, "lookups-get-preamble", &["get", "foreign", "5", "--preamble", "3"]);
     transcript(&place, "lookups-get-at", &["get", "foreign", "--at", "1,2,3"]);
     for storage in ["mmap", "pread", "heap"] {
         let name = format!("lookups-get-storage-{storage}");

@@ -137,10 +137,10 @@ fn a_chunk_that_fits_into_the_reserve_moves_nothing() {
     let mut random = xorshift(3);
     let mut larger = numbers(90_000, 1000);
     larger[..200].iter_mut().for_each(|byte| *byte = random() as u8);
-    let grown = writer.array().locate(2).unwrap().unwrap().len();
+    let grown = writer.array().locate(2).unwrap().unwrap().stored_len();
     assert_eq!(writer.replace_chunk(2, &larger).unwrap(), Replaced::InPlace);
     model[8000..12_000].copy_from_slice(&larger);
-    assert!(writer.array().locate(2).unwrap().unwrap().len() > grown, "longer than the chunk that was there");
+    assert!(writer.array().locate(2).unwrap().unwrap().stored_len() > grown, "longer than the chunk that was there");
     assert_eq!(offsets(&writer), before);
     assert_holds(&root, &model);
 

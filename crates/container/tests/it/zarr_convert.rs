@@ -164,7 +164,7 @@ fn a_store_is_a_container() {
         let mut inflated = Vec::new();
         std::io::Read::read_to_end(&mut flate2::read::GzDecoder::new(&gzip[..]), &mut inflated).unwrap();
         assert_eq!(inflated, decoded[&key]);
-        assert_eq!(container.locate(key).unwrap().unwrap().len(), gzip.len() as u64);
+        assert_eq!(container.locate(key).unwrap().unwrap().stored_len(), gzip.len() as u64);
     }
     let description: serde_json::Value = serde_json::from_str(&container.describe()).unwrap();
     assert_eq!(description["format"], "neuroglancer_uint64_sharded_v1");

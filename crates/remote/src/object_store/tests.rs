@@ -101,7 +101,7 @@ fn texts_with_a_content_encoding_of_gzip_open() {
         store.put_opts(&"published/current".into(), gzip(b"gen-0000000001\n").into(), options).await.unwrap();
         for prefix in ["root", "published"] {
             let db = RemoteDb::open(store.clone(), prefix, &RemoteOptions::new()).await.unwrap();
-            assert_eq!(db.snapshot().len(), Some(KEYS), "{prefix}");
+            assert_eq!(db.snapshot().key_count(), Some(KEYS), "{prefix}");
             assert_eq!(db.get(300).await.unwrap().unwrap()[..], value_of(300)[..], "{prefix}");
             assert!(!db.refresh().await.unwrap(), "{prefix}");
         }

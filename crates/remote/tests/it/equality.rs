@@ -23,7 +23,7 @@ fn compare(local: &ShardDb, bucket: &Bucket, options: &RemoteOptions, keys: &[u6
         }
         let location = local.snapshot().locate(*key).map_err(|error| error.kind());
         let remote = bucket.run(reader.locate(*key)).map_err(|error| error.kind());
-        let expected = location.map(|location| location.map(|location| (location.offset(), location.len())));
+        let expected = location.map(|location| location.map(|location| (location.offset(), location.stored_len())));
         let remote = remote
             .map(|location| location.map(|location| (location.range.start, location.range.end - location.range.start)));
         assert_eq!(remote, expected, "{what}: key {key}");
@@ -90,12 +90,12 @@ fn native_stores_of_every_kind() {
 }
 
 #[test]
-fn a_store_with_prefixes() {
+fn a_store_with_preambles() {
     for index in [Encoding::Raw, Encoding::Gzip] {
         let scratch = TempDir::new();
         let mut loader = options().spec(spec(5, 1, index)).create(scratch.path()).unwrap();
         for key in keys(3000) {
-            loader.insert_with_prefix(key, &[b'p'; 40][..(key % 40) as usize], &value(key, 50)).unwrap();
+            loader.insert_with_preamble(key, &[b'p'; 40][..(key % 40) as usize], &value(key, 50)).unwrap();
         }
         loader.finish().unwrap();
         compare_store(scratch.path(), &RemoteOptions::new(), "prefixes");
@@ -127,7 +127,7 @@ fn a_generation_by_itself_and_an_empty_store() {
     let empty = build(options().spec(spec(3, 3, Encoding::Raw)), 0, 0);
     let bucket = Bucket::of(empty.path());
     let reader = bucket.open();
-    assert_eq!((reader.snapshot().len(), bytes(bucket.run(reader.get(1)))), (Some(0), None));
+    assert_eq!((reader.snapshot().key_count(), bytes(bucket.run(reader.get(1)))), (Some(0), None));
 }
 
 /// Values around 64 KiB and far above, raw and gzip.

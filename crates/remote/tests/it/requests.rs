@@ -58,7 +58,7 @@ fn local_profile_opens_in_four_requests_and_three_rounds() {
         ]
     );
     let snapshot = reader.unwrap().snapshot();
-    assert_eq!((snapshot.len(), snapshot.generation()), (Some(COUNT), Some(generation)));
+    assert_eq!((snapshot.key_count(), snapshot.generation()), (Some(COUNT), Some(generation)));
 }
 
 #[test]

@@ -43,8 +43,8 @@ pub(super) fn answer(app: &App, pinned: &Pinned, name: &str, headers: &HeaderMap
 }
 
 fn verified(snapshot: &Snapshot, key: u64, size: u64) -> Result<Bytes> {
-    let prefix = snapshot.get_prefix(key, size)?.ok_or_else(|| absent(key))?;
-    Ok(Bytes::from_owner(prefix.into_owned()))
+    let preamble = snapshot.get_preamble(key, size)?.ok_or_else(|| absent(key))?;
+    Ok(Bytes::from_owner(preamble.into_owned()))
 }
 
 /// The range of the file before the manifest.

@@ -184,7 +184,7 @@ fn a_publication_reports_its_progress() {
     assert_eq!((progress.done(), progress.total()), (bytes as u64, bytes as u64));
 }
 
-/// Random pairs over random tasks, parts, memory, encodings, prefixes, merge functions and duplicates.
+/// Random pairs over random tasks, parts, memory, encodings, preambles, merge functions and duplicates.
 #[test]
 fn has_the_bytes_of_a_build_by_one_loader() {
     let (mut published, mut refused) = (0, 0);
@@ -519,7 +519,7 @@ fn requests_and_bytes_are_linear() {
     let mut options = BuildOptions::default();
     options.spec(spec).threads(1);
     let (tasks, parts) = (10_u64, 5_u64);
-    let pair = |task: u64, key: u64| Pair { key: key * tasks + task, prefix: vec![], value: vec![7; 500] };
+    let pair = |task: u64, key: u64| Pair { key: key * tasks + task, preamble: vec![], value: vec![7; 500] };
     let scene = Scene::new(Case {
         plan: PartPlan::even(spec, parts).unwrap(),
         tasks: (0..tasks).map(|task| (0..400).map(|key| pair(task, key)).collect()).collect(),

@@ -1,4 +1,4 @@
-//! Prefixes: bytes directly before a value that no index refers to.
+//! Preambles: bytes directly before a value that no index refers to.
 
 use crate::byte_range::ByteRange;
 use crate::bytes::Bytes;
@@ -15,61 +15,61 @@ use crate::read::shard::value::Value;
 
 impl ShardReader {
     /// Returns the `n` bytes before the value of a stored key.
-    pub(crate) fn prefix(&self, found: &FoundKey, n: u64) -> Result<Value<'_>> {
-        let prefix = self.prefix_of(found, n);
-        prefix.map_err(|error| self.at(found.minishard, error).at_key(found.row.id))
+    pub(crate) fn preamble(&self, found: &FoundKey, n: u64) -> Result<Value<'_>> {
+        let preamble = self.preamble_of(found, n);
+        preamble.map_err(|error| self.at(found.minishard, error).at_key(found.row.id))
     }
 
-    fn prefix_of(&self, found: &FoundKey, n: u64) -> Result<Value<'_>> {
+    fn preamble_of(&self, found: &FoundKey, n: u64) -> Result<Value<'_>> {
         let end = self.value_range(found.row)?.start;
         let before = end - self.base();
         if n > before {
             let message = format!(
-                "expected a prefix of at most {before} bytes, all that the shard has before the value, found {n}"
+                "expected a preamble of at most {before} bytes, all that the shard has before the value, found {n}"
             );
             return Err(Error::invalid_input(message));
         }
-        let prefix = ByteRange { start: end - n, end };
-        if self.verifies_prefixes() {
+        let preamble = ByteRange { start: end - n, end };
+        if self.verifies_preambles() {
             let gap = self.native_gap(found)?;
-            if prefix.start < gap.start {
-                let message = format!("expected a prefix of at most {} bytes, found {n}", gap.len());
+            if preamble.start < gap.start {
+                let message = format!("expected a preamble of at most {} bytes, found {n}", gap.len());
                 return Err(Error::invalid_input(message));
             }
-            self.compare_prefix_check(found.row, found.checks, gap)?;
+            self.compare_preamble_check(found.row, found.checks, gap)?;
         }
-        self.read_at_most_cap(prefix, 1).map(Value::from_bytes)
+        self.read_at_most_cap(preamble, 1).map(Value::from_bytes)
     }
 
-    /// Returns the whole prefix of a value; in a foreign shard, all bytes of the gap before the value.
+    /// Returns the whole preamble of a value; in a foreign shard, all bytes of the gap before the value.
     ///
-    /// Errors: also `Unsupported` if the length of the prefix is unknown.
-    pub(crate) fn whole_prefix(&self, found: &FoundKey) -> Result<Bytes<'_>> {
+    /// Errors: also `Unsupported` if the length of the preamble is unknown.
+    pub(crate) fn whole_preamble(&self, found: &FoundKey) -> Result<Bytes<'_>> {
         let gap = match self.layout {
-            Some(layout) if !layout.prefixes => return Ok(Bytes::Borrowed(&[])),
+            Some(layout) if !layout.preambles => return Ok(Bytes::Borrowed(&[])),
             Some(_) => self.native_gap(found)?,
             None => self.gap_before(found.row)?,
         };
-        if self.verifies_prefixes() {
-            self.compare_prefix_check(found.row, found.checks, gap)?;
+        if self.verifies_preambles() {
+            self.compare_preamble_check(found.row, found.checks, gap)?;
         }
         let start = gap.start + self.padding_of(found.row, gap)?;
         self.read_at_most_cap(ByteRange { start, end: gap.end }, 1)
     }
 
     /// Returns the number of bytes of padding in the gap before a value: zeros to the alignment of values, or the one byte
-    /// that separates an empty value from an empty value before it. The prefix is what follows; 0 for a foreign shard.
+    /// that separates an empty value from an empty value before it. The preamble is what follows; 0 for a foreign shard.
     ///
-    /// A separator is taken for one even if it is a prefix of one zero byte.
+    /// A separator is taken for one even if it is a preamble of one zero byte.
     ///
-    /// Errors: `Unsupported` if a prefix may begin with the same zeros.
+    /// Errors: `Unsupported` if a preamble may begin with the same zeros.
     pub(super) fn padding_of(&self, row: Row, gap: ByteRange) -> Result<u64> {
         let (zeros, most) = self.zeros_of(row, gap)?;
         let alignment = self.layout.map_or(1, |layout| layout.value_alignment.get());
-        let is_known = alignment == 1 || self.known.prefixes_follow_padding && zeros <= most;
+        let is_known = alignment == 1 || self.known.preambles_follow_padding && zeros <= most;
         if zeros > 0 && !is_known {
             let message = format!(
-                "expected a prefix whose length is known, found zeros before a value that is aligned to {alignment} bytes, \
+                "expected a preamble whose length is known, found zeros before a value that is aligned to {alignment} bytes, \
                  which may be padding: build the pairs again from their source"
             );
             return Err(Error::new(ErrorKind::Unsupported, message).at_offset(gap.start));
@@ -77,7 +77,7 @@ impl ShardReader {
         Ok(zeros)
     }
 
-    /// Returns the number of zeros at the beginning of a gap that can be padding. A prefix may begin with some of them if
+    /// Returns the number of zeros at the beginning of a gap that can be padding. A preamble may begin with some of them if
     /// version 0.1.0 wrote it.
     pub(crate) fn possible_padding(&self, row: Row, gap: ByteRange) -> Result<u64> {
         self.zeros_of(row, gap).map(|(zeros, most)| zeros.min(most))
@@ -89,7 +89,7 @@ impl ShardReader {
         let Some(Layout { value_alignment, .. }) = self.layout else { return Ok((0, 0)) };
         let separates = row.value.start == row.value.end;
         let most = value_alignment.get() - 1 + u64::from(separates);
-        // without an alignment a separator is alone, so zeros in a longer gap are those of a prefix
+        // without an alignment a separator is alone, so zeros in a longer gap are those of a preamble
         if most == 0 || value_alignment == ValueAlignment::One && gap.len() != 1 {
             return Ok((0, most));
         }
@@ -140,7 +140,7 @@ impl ShardReader {
             None => {
                 let len = self.files().data_len();
                 let message =
-                    format!("expected fewer keys in a shard of {len} bytes, found too many to locate prefixes");
+                    format!("expected fewer keys in a shard of {len} bytes, found too many to locate preambles");
                 Err(Error::new(ErrorKind::TooLarge, message))
             }
         }

@@ -1,4 +1,4 @@
-//! The prefix of a value is all bytes between it and the extent before it, and no byte of another value.
+//! The preamble of a value is all bytes between it and the extent before it, and no byte of another value.
 
 use crate::common::verify_both::VerifyBoth;
 use std::io::Read;
@@ -9,10 +9,10 @@ use sharddb::spec::{Encoding, HashFunction, ShardNumber, ValueAlignment};
 use sharddb::write::UpdateOptions;
 use sharddb::{BulkLoader, ErrorKind, OpenOptions, ShardingSpec, Store, Updater, VerifyLevel, VerifyReads};
 
-/// The bytes before an empty value are its prefix, and not also the prefix of a value that begins at the same offset. A
-/// value nested in another one has no prefix.
+/// The bytes before an empty value are its preamble, and not also the preamble of a value that begins at the same offset. A
+/// value nested in another one has no preamble.
 #[test]
-fn prefixes_of_values_that_are_empty_or_nested() {
+fn preambles_of_values_that_are_empty_or_nested() {
     let spec = ShardingSpec::new(HashFunction::Identity, 0, 0, 0).unwrap();
     let words: [u64; 14] = [
         0,
@@ -24,7 +24,7 @@ fn prefixes_of_values_that_are_empty_or_nested() {
         98,
         0,
         0u64.wrapping_sub(3),
-        3, // starts 98 (after 2 bytes of prefix), 98, 99, 104 (after 2 bytes that no index names)
+        3, // starts 98 (after 2 bytes of preamble), 98, 99, 104 (after 2 bytes that no index names)
         0,
         4,
         2,
@@ -36,13 +36,13 @@ fn prefixes_of_values_that_are_empty_or_nested() {
     let rows: Vec<(u64, Vec<u8>, Vec<u8>)> = shard
         .iter()
         .map(|entry| entry.unwrap())
-        .map(|entry| (entry.key(), entry.value().unwrap().to_vec(), entry.prefix().unwrap().to_vec()))
+        .map(|entry| (entry.key(), entry.value().unwrap().to_vec(), entry.preamble().unwrap().to_vec()))
         .collect();
     let expected: [(u64, &[u8], &[u8]); 4] = [(1, b"", b"<>"), (2, b"1234", b""), (3, b"23", b""), (4, b"5", b"()")];
-    assert_eq!(rows, expected.map(|(key, value, prefix)| (key, value.to_vec(), prefix.to_vec())));
+    assert_eq!(rows, expected.map(|(key, value, preamble)| (key, value.to_vec(), preamble.to_vec())));
 }
 
-/// An empty value and the next one begin at the same offset: each keeps its own prefix, and the checks agree.
+/// An empty value and the next one begin at the same offset: each keeps its own preamble, and the checks agree.
 #[test]
 fn empty_values_among_others_keep_what_was_loaded_with_them() {
     let pairs: [(u64, &[u8], &[u8]); 7] = [
@@ -60,16 +60,16 @@ fn empty_values_among_others_keep_what_was_loaded_with_them() {
             let spec = spec.with_minishard_index_encoding(index).with_data_encoding(data);
             let scratch = TempDir::new();
             let mut loader = BulkLoader::options().spec(spec).create(scratch.path()).unwrap();
-            for (key, prefix, value) in pairs {
-                loader.insert_with_prefix(key, prefix, value).unwrap();
+            for (key, preamble, value) in pairs {
+                loader.insert_with_preamble(key, preamble, value).unwrap();
             }
             loader.finish().unwrap();
             for storage in Storage::ALL {
                 let db = storage.open(OpenOptions::new().verify_reads(VerifyReads::Always), scratch.path()).unwrap();
                 let snapshot = db.snapshot();
-                for (key, prefix, value) in pairs {
-                    let found = snapshot.get_prefix(key, prefix.len() as u64).unwrap().unwrap();
-                    assert_eq!(found, prefix, "key {key} {storage:?}");
+                for (key, preamble, value) in pairs {
+                    let found = snapshot.get_preamble(key, preamble.len() as u64).unwrap().unwrap();
+                    assert_eq!(found, preamble, "key {key} {storage:?}");
                     assert_eq!(snapshot.get(key).unwrap().unwrap(), value, "key {key} {storage:?}");
                 }
                 let report = snapshot.verify_both(VerifyLevel::Data).unwrap();
@@ -79,10 +79,10 @@ fn empty_values_among_others_keep_what_was_loaded_with_them() {
     }
 }
 
-/// Where values are aligned, padding and prefix are one gap: a prefix that begins with a zero byte is refused, and every other
+/// Where values are aligned, padding and preamble are one gap: a preamble that begins with a zero byte is refused, and every other
 /// one stays what it is, however often its shard is copied.
 #[test]
-fn prefixes_of_aligned_values_stay_as_they_are() {
+fn preambles_of_aligned_values_stay_as_they_are() {
     for index in [Encoding::Raw, Encoding::Gzip] {
         let spec = ShardingSpec::new(HashFunction::Identity, 0, 1, 0).unwrap().with_minishard_index_encoding(index);
         let scratch = TempDir::new();
@@ -90,25 +90,25 @@ fn prefixes_of_aligned_values_stay_as_they_are() {
         let mut options = BulkLoader::options();
         options.spec(spec).durable(false).value_alignment(ValueAlignment::SixtyFour);
         let mut loader = options.create(&store).unwrap();
-        let prefixes: [(u64, &[u8]); 6] =
+        let preambles: [(u64, &[u8]); 6] =
             [(1, b""), (2, b"abc"), (3, b"a\0\0"), (4, &[7; 64]), (5, &[7; 63]), (6, &[8; 200])];
-        for (key, prefix) in prefixes {
-            loader.insert_with_prefix(key, prefix, if key == 5 { b"" } else { b"value" }).unwrap();
+        for (key, preamble) in preambles {
+            loader.insert_with_preamble(key, preamble, if key == 5 { b"" } else { b"value" }).unwrap();
         }
-        for prefix in [&[0][..], &[0, 0, 0], b"\0abc"] {
-            let refused = loader.insert_reader(9, prefix.len() as u64, 0, &mut &*prefix).unwrap_err();
+        for preamble in [&[0][..], &[0, 0, 0], b"\0abc"] {
+            let refused = loader.insert_reader(9, preamble.len() as u64, 0, &mut &*preamble).unwrap_err();
             assert_eq!((refused.kind(), refused.key()), (ErrorKind::InvalidInput, Some(9)), "{refused}");
         }
         drop(loader);
         let mut loader = options.create(&store).unwrap();
-        for (key, prefix) in prefixes {
-            loader.insert_reader(key, prefix.len() as u64, 1, &mut prefix.chain(&b"v"[..])).unwrap();
+        for (key, preamble) in preambles {
+            loader.insert_reader(key, preamble.len() as u64, 1, &mut preamble.chain(&b"v"[..])).unwrap();
         }
         loader.finish().unwrap();
         for round in 0..40_usize {
             let mut updater = Updater::new(&store, UpdateOptions::new().durable(false)).unwrap();
             updater.put(1, vec![b'x'; 1 + round % 2 * 40]).unwrap();
-            let refused = updater.put_with_prefix(8, b"\0", b"").unwrap_err();
+            let refused = updater.put_with_preamble(8, b"\0", b"").unwrap_err();
             assert_eq!((refused.kind(), refused.key()), (ErrorKind::InvalidInput, Some(8)), "{refused}");
             drop(updater);
             let mut updater = Updater::new(&store, UpdateOptions::new().durable(false)).unwrap();
@@ -122,19 +122,19 @@ fn prefixes_of_aligned_values_stay_as_they_are() {
             let found: Vec<(u64, Vec<u8>)> = snapshot
                 .iter()
                 .map(Result::unwrap)
-                .map(|entry| (entry.key(), entry.prefix().unwrap().to_vec()))
+                .map(|entry| (entry.key(), entry.preamble().unwrap().to_vec()))
                 .collect();
             let mut found = found;
             found.sort_unstable();
-            assert_eq!(found, prefixes.map(|(key, prefix)| (key, prefix.to_vec())));
+            assert_eq!(found, preambles.map(|(key, preamble)| (key, preamble.to_vec())));
             assert!(snapshot.verify_both(VerifyLevel::Data).unwrap().is_clean());
         }
     }
 }
 
-/// Version 0.1.0 wrote prefixes that begin with zeros after padding, too. Such a gap is refused by what copies prefixes.
+/// Version 0.1.0 wrote preambles that begin with zeros after padding, too. Such a gap is refused by what copies preambles.
 #[test]
-fn prefixes_of_unknown_length_are_refused() {
+fn preambles_of_unknown_length_are_refused() {
     let scratch = TempDir::new();
     let store = scratch.path().join("store");
     Store::create(&store).unwrap().writer().unwrap().adopt(data("store-v1/store/gen-0000000001")).unwrap();
@@ -142,7 +142,7 @@ fn prefixes_of_unknown_length_are_refused() {
     let (mut known, mut refused) = (0, 0);
     for entry in snapshot.iter() {
         let entry = entry.unwrap();
-        match entry.prefix() {
+        match entry.preamble() {
             Ok(_) => known += 1,
             Err(error) => {
                 assert_eq!((error.kind(), error.key()), (ErrorKind::Unsupported, Some(entry.key())), "{error}");
