@@ -9,14 +9,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use sharddb::write::BuildProgress;
-use sharddb::{BuildOptions, OpenOptions, ShardDb, Store, VerifyLevel};
+use sharddb::{BuildOptions, OpenOptions, Progress, ShardDb, Store, VerifyLevel};
 
 const KEYS: u64 = 100_000;
 
 fn main() -> Result<(), Box<dyn Error>> {
     let store = std::env::args().nth(1).map_or_else(|| std::env::temp_dir().join("sharddb-nightly"), Into::into);
-    let progress = Arc::new(BuildProgress::new());
+    let progress = Progress::new();
     let is_done = Arc::new(AtomicBool::new(false));
     let reporter = std::thread::spawn({
         let (progress, is_done) = (progress.clone(), is_done.clone());
@@ -28,7 +27,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         }
     });
 
-    let mut loader = BuildOptions::default().progress(progress).create(&store)?;
+    let mut loader = BuildOptions::default().progress(&progress).create(&store)?;
     loader.extend((0..KEYS).map(|key| (key, format!("value {key}"))))?;
     let candidate = loader.finish_unpublished()?;
     is_done.store(true, Ordering::Relaxed);

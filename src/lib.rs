@@ -321,5 +321,6 @@ pub use salvage::Salvage;
 pub use sharddb_format::{Error, ErrorKind, ErrorLocation, Result};
 pub use spec::ShardingSpec;
 pub use store::{GenerationId, Store, StoreWriter};
+pub use threads::progress::{Phase, Progress, Unit};
 pub use verify::VerifyLevel;
 pub use write::{BuildOptions, BulkLoader, Candidate, OnDuplicate, Published, Updater};

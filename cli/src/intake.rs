@@ -136,7 +136,7 @@ mod tests {
     fn the_head_of_a_value_begins_after_the_preamble() {
         for step in [1, 3, 100] {
             let mut bytes = io::Cursor::new(b"preamblevalue".to_vec());
-            let mut noted = Noted { reader: &mut bytes, before: 6, head: Vec::new() };
+            let mut noted = Noted { reader: &mut bytes, before: 8, head: Vec::new() };
             let mut buf = vec![0; step];
             while noted.read(&mut buf).unwrap() > 0 {}
             assert_eq!(noted.head, b"value", "{step}");

@@ -11,6 +11,8 @@ use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use sharddb::Progress;
+
 use crate::exit::Exit;
 
 /// The state of signals, shared by everything that can be cancelled.
@@ -65,6 +67,11 @@ impl Interrupt {
     /// The flag that a signal sets.
     pub(crate) fn cancel(&self) -> &Arc<AtomicBool> {
         &self.0.cancel
+    }
+
+    /// The progress of some work, which a signal cancels.
+    pub(crate) fn progress(&self) -> Progress {
+        Progress::cancelled_by(&self.0.cancel)
     }
 
     /// Whether a signal arrived.

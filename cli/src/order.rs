@@ -2,7 +2,6 @@
 
 use std::ops::Bound;
 use std::path::PathBuf;
-use std::sync::Arc;
 
 use sharddb::Snapshot;
 use sharddb::internal::key_range::KeyRange;
@@ -10,7 +9,7 @@ use sharddb::read::{self, Range, RangeOptions};
 
 use crate::context::Context;
 use crate::failure::{Failure, Result};
-use crate::progress::{Counter, Progress, Unit};
+use crate::progress::Display;
 use crate::size::Size;
 
 /// Which keys, and in which order.
@@ -71,26 +70,25 @@ impl Order {
 
     /// The keys of the range. Sorts them, if the database has no key file, and shows that.
     pub(crate) fn keys(&self, snapshot: &Snapshot, context: &Context) -> read::KeyRange {
-        self.sort(snapshot, context, |options| options.keys(snapshot, self.bounds()))
+        self.sort(context, |options| options.keys(snapshot, self.bounds()))
     }
 
     /// The pairs of the range, like [`keys`](Order::keys).
     pub(crate) fn pairs(&self, snapshot: &Snapshot, context: &Context) -> Range {
-        self.sort(snapshot, context, |options| options.pairs(snapshot, self.bounds()))
+        self.sort(context, |options| options.pairs(snapshot, self.bounds()))
     }
 
-    fn sort<T>(&self, snapshot: &Snapshot, context: &Context, sort: impl FnOnce(&RangeOptions) -> T) -> T {
-        let counter = Counter::new("sort", Unit::Items("keys"));
-        counter.set_total(snapshot.key_count().unwrap_or(0));
+    fn sort<T>(&self, context: &Context, sort: impl FnOnce(&RangeOptions) -> T) -> T {
+        let progress = context.interrupt.progress();
         let mut options = RangeOptions::new();
-        options.progress(Arc::clone(counter.done())).cancel(Arc::clone(context.interrupt.cancel()));
+        options.progress(&progress);
         if let Some(Size(memory)) = self.memory {
             options.memory(memory);
         }
         if let Some(directory) = &self.temp_dir {
             options.temp_dir(directory);
         }
-        let _progress = Progress::count(context.quiet, &counter);
+        let _shown = Display::count(context.quiet, "sort", &progress);
         sort(&options)
     }
 

@@ -1,4 +1,4 @@
 //! Some of the library's module `threads`.
 
-#[path = "../../src/threads/cancel.rs"]
-pub(crate) mod cancel;
+#[path = "../../src/threads/progress.rs"]
+pub(crate) mod progress;

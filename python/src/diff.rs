@@ -2,11 +2,10 @@
 
 use std::num::NonZero;
 use std::ops::ControlFlow;
-use std::sync::atomic::Ordering;
 
 use pyo3::prelude::*;
-use sharddb::Snapshot;
 use sharddb::diff::{ChangeKind, Diff, DiffTotals};
+use sharddb::{Progress, Snapshot};
 
 use crate::progress::Bar;
 use crate::{buffer, source, task};
@@ -89,7 +88,7 @@ fn diff(
     progress: Option<Bound<'_, PyAny>>,
 ) -> PyResult<Differences> {
     let (old, new) = (source::open(old)?, source::open(new)?);
-    let found = task::run(py, Bar::new(progress), "compare", |control| compare(&old, &new, threads, control))?;
+    let found = task::run(py, Bar::new(progress), |progress| compare(&old, &new, threads, progress))?;
     Ok(Differences {
         added: buffer::array(py, found.added)?.unbind(),
         removed: buffer::array(py, found.removed)?.unbind(),
@@ -103,14 +102,11 @@ fn compare(
     old: &Snapshot,
     new: &Snapshot,
     threads: Option<NonZero<usize>>,
-    control: &task::Control,
+    progress: &Progress,
 ) -> sharddb::Result<Changed> {
     let mut found = Changed::default();
     let mut diff = Diff::between(old, new);
-    diff.cancel(control.cancel.clone()).progress(control.done.clone());
-    if let (Some(old), Some(new)) = (old.key_count(), new.key_count()) {
-        control.total.store(old.saturating_add(new), Ordering::Relaxed);
-    }
+    diff.progress(progress);
     if let Some(threads) = threads {
         diff.threads(threads);
     }

@@ -3,14 +3,14 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Mutex, OnceLock, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
-use sharddb::write::{BuildProgress, Candidate};
-use sharddb::{ErrorKind, Published};
+use sharddb::write::Candidate;
+use sharddb::{ErrorKind, Progress, Published};
 
 use crate::errors::{self, OrRaise};
 use crate::merge_function::Call;
@@ -31,9 +31,8 @@ pub(crate) enum Event {
 
 /// What the caller's thread and the threads of a build share.
 pub(crate) struct Job {
-    pub(crate) progress: Arc<BuildProgress>,
-    /// Becomes true when the build shall end without publishing.
-    pub(crate) cancel: Arc<AtomicBool>,
+    /// Is cancelled when the build shall end without publishing.
+    pub(crate) progress: Progress,
     /// True from before `current` is swapped on: then the work ends as if there were no signal.
     publishing: AtomicBool,
     published: OnceLock<Published>,
@@ -47,8 +46,7 @@ impl Job {
     pub(crate) fn new(merge: Option<Py<PyAny>>) -> Job {
         let (sender, events) = channel();
         Job {
-            progress: Arc::default(),
-            cancel: Arc::default(),
+            progress: Progress::new(),
             publishing: AtomicBool::new(false),
             published: OnceLock::new(),
             merge,
@@ -82,7 +80,7 @@ impl Job {
     /// Publishes a candidate, unless the job was cancelled.
     pub(crate) fn publish(&self, candidate: Candidate) -> sharddb::Result<()> {
         self.publishing.store(true, Ordering::SeqCst);
-        if !self.cancel.load(Ordering::SeqCst) {
+        if !self.progress.is_cancelled() {
             self.publish_by(|| candidate.publish())?;
         }
         Ok(())
@@ -155,7 +153,7 @@ impl Job {
                 }
             }
             if outcome.is_err() {
-                self.cancel.store(true, Ordering::SeqCst);
+                self.progress.cancel();
             }
         }
     }

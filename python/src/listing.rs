@@ -1,14 +1,13 @@
 //! All keys of a database, or those of a range.
 
 use std::ops::Bound as End;
-use std::sync::atomic::Ordering;
 
 use pyo3::exceptions::{PyMemoryError, PyOverflowError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyRange, PySlice};
-use sharddb::Snapshot;
 use sharddb::read::RangeOptions;
 use sharddb::spec::ShardNumber;
+use sharddb::{Progress, Snapshot};
 
 use crate::progress::Bar;
 use crate::reader::Reader;
@@ -44,7 +43,7 @@ impl Reader {
             (Some(_), _) => return Err(PyValueError::new_err("expected shard without range and sorted, found both")),
         };
         let snapshot = self.snapshot(py)?;
-        let keys = task::run(py, Bar::new(None), "keys", |control| collect(&snapshot, order, control))?;
+        let keys = task::run(py, Bar::new(None), |progress| collect(&snapshot, order, progress))?;
         buffer::array(py, keys)
     }
 }
@@ -52,7 +51,7 @@ impl Reader {
 /// Upper bound on the keys for which memory is reserved at the beginning: 1 GiB, of which only used pages count.
 const MOST_RESERVED: usize = 1 << 27;
 
-/// Keys per check of the flag that cancels.
+/// Keys per check whether this is cancelled.
 const KEYS_PER_CHECK: usize = 1 << 16;
 
 pub(crate) type KeyRange = (End<u64>, End<u64>);
@@ -66,17 +65,17 @@ enum Order {
     Ascending(KeyRange),
 }
 
-fn collect(snapshot: &Snapshot, order: Order, control: &task::Control) -> Result<Vec<u64>, Failure> {
+fn collect(snapshot: &Snapshot, order: Order, progress: &Progress) -> Result<Vec<u64>, Failure> {
     match order {
-        Order::Storage => all_of(snapshot.keys(), snapshot.key_count(), control),
+        Order::Storage => all_of(snapshot.keys(), snapshot.key_count(), progress),
         Order::Shard(number) => match snapshot.shard(number)? {
-            Some(shard) => all_of(shard.keys(), None, control),
+            Some(shard) => all_of(shard.keys(), None, progress),
             None => Ok(Vec::new()),
         },
         Order::Ascending(range) => {
-            let keys = RangeOptions::new().cancel(control.cancel.clone()).keys(snapshot, range);
+            let keys = RangeOptions::new().progress(progress).keys(snapshot, range);
             let count = keys.remaining();
-            all_of(keys, Some(count), control)
+            all_of(keys, Some(count), progress)
         }
     }
 }
@@ -85,13 +84,13 @@ fn collect(snapshot: &Snapshot, order: Order, control: &task::Control) -> Result
 fn all_of(
     keys: impl Iterator<Item = sharddb::Result<u64>>,
     count: Option<u64>,
-    control: &task::Control,
+    progress: &Progress,
 ) -> Result<Vec<u64>, Failure> {
     let count = count.and_then(|count| usize::try_from(count).ok()).unwrap_or(0);
     let mut collected = Vec::new();
     reserve(&mut collected, count.min(MOST_RESERVED))?;
     for key in keys {
-        if collected.len() % KEYS_PER_CHECK == 0 && control.cancel.load(Ordering::Relaxed) {
+        if collected.len() % KEYS_PER_CHECK == 0 && progress.is_cancelled() {
             break; // the caller raises an exception instead of the result
         }
         if collected.len() == collected.capacity() {

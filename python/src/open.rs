@@ -1,7 +1,6 @@
 //! The local part of `sharddb.open`, its options, and the state of an open database.
 
 use std::path::{Path, PathBuf};
-use std::sync::atomic::Ordering;
 use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -9,7 +8,7 @@ use pyo3::exceptions::{PyFileNotFoundError, PyValueError};
 use pyo3::prelude::*;
 use sharddb::read::Watch;
 use sharddb::spec::Encoding;
-use sharddb::{ErrorKind, GenerationId, OpenOptions, ShardDb, ShardingSpec, Snapshot, VerifyReads};
+use sharddb::{ErrorKind, GenerationId, OpenOptions, Progress, ShardDb, ShardingSpec, Snapshot, VerifyReads};
 
 use crate::database::Database;
 use crate::errors::{self, OrRaise};
@@ -292,14 +291,14 @@ impl Open {
         if let Some(keys) = snapshot.key_count().or(self.counted.get().copied()) {
             return Ok(keys);
         }
-        let keys = task::run(py, Bar::new(None), "count", |control| count(&snapshot, control))?;
+        let keys = task::run(py, Bar::new(None), |progress| count(&snapshot, progress))?;
         Ok(*self.counted.get_or_init(|| keys)) // such a data set is not refreshed
     }
 }
 
 /// Counts the keys in the indexes, until it is cancelled.
-fn count(snapshot: &Snapshot, control: &task::Control) -> sharddb::Result<u64> {
-    let shards = snapshot.shards().take_while(|_| !control.cancel.load(Ordering::Relaxed));
+fn count(snapshot: &Snapshot, progress: &Progress) -> sharddb::Result<u64> {
+    let shards = snapshot.shards().take_while(|_| !progress.is_cancelled());
     shards.map(|shard| shard?.count()).sum()
 }
 

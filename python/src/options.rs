@@ -1,7 +1,6 @@
 //! The keyword arguments of builds.
 
 use std::path::PathBuf;
-use std::sync::Arc;
 
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
@@ -60,7 +59,7 @@ impl<'py> Build<'py> {
         if let Some(spec) = build.spec {
             build.fix_spec(spec);
         }
-        build.options.progress(Arc::clone(&build.job.progress)).cancel(Arc::clone(&build.job.cancel));
+        build.options.progress(&build.job.progress);
         Ok(build)
     }
 
@@ -186,7 +185,7 @@ pub(crate) fn read_update<'py>(
     arguments: Option<&Bound<'py, PyDict>>,
 ) -> PyResult<(UpdateOptions, Job, Bar<'py>)> {
     let (mut options, job, mut bar) = (UpdateOptions::new(), Job::new(None), Bar::new(None));
-    options.memory(MEMORY).progress(Arc::clone(&job.progress)).cancel(Arc::clone(&job.cancel));
+    options.memory(MEMORY).progress(&job.progress);
     for (name, value) in arguments.into_iter().flatten().filter(|(_, value)| !value.is_none()) {
         match &*name.extract::<String>()? {
             "strict" => drop(options.strict(value.extract()?)),

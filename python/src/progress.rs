@@ -1,7 +1,7 @@
 //! The progress of long work on a bar, such as `tqdm(unit="B", unit_scale=True)`.
 
 use pyo3::prelude::*;
-use sharddb::write::{BuildPhase, BuildProgress};
+use sharddb::Progress;
 
 /// A bar of the caller, which shows one phase after another: `total` is set and `reset()` called at the beginning of each,
 /// and `update(n)` as it goes on.
@@ -9,7 +9,7 @@ pub(crate) struct Bar<'py> {
     bar: Option<Bound<'py, PyAny>>,
     /// The step that is shown.
     step: u64,
-    /// The bytes of the step that are shown.
+    /// What is shown of the step.
     shown: u64,
 }
 
@@ -18,37 +18,22 @@ impl<'py> Bar<'py> {
         Bar { bar, step: 0, shown: 0 }
     }
 
-    /// Shows the progress of a build. Errors: what the bar raises.
-    pub(crate) fn show(&mut self, progress: &BuildProgress) -> PyResult<()> {
-        let step = progress.step(); // before the other values, which are of this step or of a later one
-        self.show_step(step, name(progress.phase()), progress.total(), progress.done())
-    }
-
-    /// Shows the progress of a step; `total` is 0 if it is not known. Errors: what the bar raises.
-    pub(crate) fn show_step(&mut self, step: u64, name: &str, total: u64, done: u64) -> PyResult<()> {
+    /// Shows the progress of some work that has begun. Errors: what the bar raises.
+    pub(crate) fn show(&mut self, progress: &Progress) -> PyResult<()> {
         let Some(bar) = &self.bar else { return Ok(()) };
+        let step = progress.step(); // before the other values, which are of this step or of a later one
         if step != self.step {
-            bar.call_method1("set_description", (name,))?;
+            let total = progress.total();
+            bar.call_method1("set_description", (progress.phase().as_str(),))?;
             bar.setattr("total", (total > 0).then_some(total))?;
             bar.call_method0("reset")?;
             (self.step, self.shown) = (step, 0);
         }
+        let done = progress.done();
         if let Some(more) = done.checked_sub(self.shown).filter(|more| *more > 0) {
             bar.call_method1("update", (more,))?;
             self.shown = done;
         }
         Ok(())
-    }
-}
-
-fn name(phase: BuildPhase) -> &'static str {
-    match phase {
-        BuildPhase::Insert => "insert",
-        BuildPhase::Sort => "sort",
-        BuildPhase::Merge => "merge",
-        BuildPhase::Write => "write",
-        BuildPhase::Order => "order",
-        BuildPhase::Publish => "publish",
-        _ => "build",
     }
 }

@@ -1,12 +1,11 @@
 //! The verification of a generation, and its report.
 
 use std::ffi::OsString;
-use std::panic;
-use std::sync::atomic::Ordering;
+use std::num::NonZero;
 
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
-use sharddb::{VerifyLevel, verify};
+use sharddb::{Progress, VerifyLevel, verify};
 
 use crate::pickle::pickle_fields;
 use crate::progress::Bar;
@@ -31,16 +30,8 @@ impl Reader {
             return Err(PyValueError::new_err(message));
         };
         let snapshot = self.snapshot(py)?;
-        let report = task::run(py, Bar::new(progress), "verify", |control| {
-            snapshot.verify_with(level, |done, total| {
-                control.done.store(done, Ordering::Relaxed);
-                control.total.store(total, Ordering::Relaxed);
-                if control.cancel.load(Ordering::Relaxed) {
-                    // the only way to end a verification early; `task::run` takes it for the end of the work
-                    panic::resume_unwind(Box::new("cancelled"));
-                }
-            })
-        })?;
+        let verify = |progress: &Progress| snapshot.verify_with(level, NonZero::<usize>::MIN, progress);
+        let report = task::run(py, Bar::new(progress), verify)?;
         Ok(report.into())
     }
 }

@@ -1,12 +1,11 @@
 //! Stores: the generations of a directory, and which one is current.
 
-use std::path::{Path, PathBuf};
-use std::sync::atomic::Ordering;
+use std::path::PathBuf;
 
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyString, PyType};
-use sharddb::{GenerationId, OpenOptions, StoreWriter};
+use sharddb::{GenerationId, Progress, StoreWriter};
 
 use crate::errors::{self, OrRaise};
 use crate::pickle::pickle_fields;
@@ -125,14 +124,9 @@ impl Store {
     /// ``Locked``, ``Io``, and what the bar raises.
     #[pyo3(signature = (directory, progress=None))]
     fn publish(&self, py: Python<'_>, directory: PathBuf, progress: Option<Bound<'_, PyAny>>) -> PyResult<u64> {
-        let adopt = |control: &task::Control| {
-            let mut writer = self.0.writer()?;
-            writer.cancel(control.cancel.clone()).progress(control.done.clone());
-            control.total.store(file_bytes(&directory), Ordering::Relaxed);
-            writer.adopt(&directory)
-        };
+        let adopt = |progress: &Progress| self.0.writer()?.progress(progress).adopt(&directory);
         let note = |id: &GenerationId| Some(format!("{id} was published before this"));
-        task::run_noting(py, Bar::new(progress), "publish", adopt, note).map(GenerationId::get)
+        task::run_noting(py, Bar::new(progress), adopt, note).map(GenerationId::get)
     }
 
     /// Makes another generation current: ``to``, or the previous one of the history. Returns its number.
@@ -149,8 +143,8 @@ impl Store {
     /// ``keep`` counts the current generation. Generations that a reader has open are kept. A KeyboardInterrupt ends it after
     /// the generation that is being removed. Raises ``Corrupt``, ``Locked``, ``Io``.
     fn gc(&self, py: Python<'_>, keep: usize) -> PyResult<GcReport> {
-        let gc = |control: &task::Control| self.0.writer()?.cancel(control.cancel.clone()).gc(keep);
-        let report = task::run(py, Bar::new(None), "gc", gc)?;
+        let gc = |progress: &Progress| self.0.writer()?.progress(progress).gc(keep);
+        let report = task::run(py, Bar::new(None), gc)?;
         let failed = report.failed.iter().map(|failure| (failure.id.get(), failure.error.to_string())).collect();
         Ok(GcReport { removed: numbers(report.removed), in_use: numbers(report.in_use), failed })
     }
@@ -211,13 +205,6 @@ impl GcReport {
         let GcReport { removed, in_use, failed } = self;
         format!("GcReport(removed={removed:?}, in_use={in_use:?}, failed={failed:?})")
     }
-}
-
-/// Returns the bytes of the shards and the key file of a generation; 1 if it cannot be opened, which `adopt` reports.
-fn file_bytes(directory: &Path) -> u64 {
-    let stats = OpenOptions::new().open(directory).map(|db| db.snapshot().stats());
-    let bytes = stats.ok().map(|stats| stats.file_bytes.unwrap_or(0).saturating_add(stats.key_file_bytes.unwrap_or(0)));
-    bytes.unwrap_or(0).max(1)
 }
 
 fn numbers(ids: Vec<GenerationId>) -> Vec<u64> {

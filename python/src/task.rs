@@ -1,14 +1,13 @@
 //! Long work without the GIL: on a thread, while the caller's thread handles signals and reports progress, or on the
 //! caller's thread in slices.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, mpsc};
+use std::sync::{Mutex, PoisonError, mpsc};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use pyo3::prelude::*;
 
-use sharddb::ErrorKind;
+use sharddb::{ErrorKind, Progress};
 
 use crate::errors::{self, OrRaise};
 use crate::progress::Bar;
@@ -16,28 +15,16 @@ use crate::progress::Bar;
 /// The time between two checks for signals.
 pub(crate) const CHECK_EVERY: Duration = Duration::from_millis(50);
 
-/// What the caller's thread and the work share.
-#[derive(Default)]
-pub(crate) struct Control {
-    /// Becomes true when the work shall end with an error of kind `Cancelled`.
-    pub(crate) cancel: Arc<AtomicBool>,
-    /// What is done, in units of `total`.
-    pub(crate) done: Arc<AtomicU64>,
-    /// 0 until the work has begun.
-    pub(crate) total: Arc<AtomicU64>,
-}
-
-/// Runs `work` on a thread, without the GIL. Every 50 ms, checks for signals and shows its progress on `bar` as `name`.
+/// Runs `work` on a thread, without the GIL. Every 50 ms, checks for signals and shows its progress on `bar`.
 ///
-/// If a signal handler (KeyboardInterrupt) or the bar raises, sets `cancel`, waits for the work to end, and returns that
+/// If a signal handler (KeyboardInterrupt) or the bar raises, cancels the work, waits for it to end, and returns that
 /// exception, whatever the result of the work. The progress is shown once more when the work has ended well.
 pub(crate) fn run<T: Send, E: Into<Failure> + Send>(
     py: Python<'_>,
     bar: Bar<'_>,
-    name: &str,
-    work: impl FnOnce(&Control) -> Result<T, E> + Send,
+    work: impl FnOnce(&Progress) -> Result<T, E> + Send,
 ) -> PyResult<T> {
-    run_noting(py, bar, name, work, |_| None)
+    run_noting(py, bar, work, |_| None)
 }
 
 /// Like [`run`], for work with an effect. If it has ended well although an exception is returned, `note` is what the
@@ -45,15 +32,11 @@ pub(crate) fn run<T: Send, E: Into<Failure> + Send>(
 pub(crate) fn run_noting<T: Send, E: Into<Failure> + Send>(
     py: Python<'_>,
     mut bar: Bar<'_>,
-    name: &str,
-    work: impl FnOnce(&Control) -> Result<T, E> + Send,
+    work: impl FnOnce(&Progress) -> Result<T, E> + Send,
     note: impl FnOnce(&T) -> Option<String>,
 ) -> PyResult<T> {
-    let control = Control::default();
-    let mut report = || match control.total.load(Ordering::Relaxed) {
-        0 => Ok(()), // not begun
-        total => bar.show_step(1, name, total, control.done.load(Ordering::Relaxed)),
-    };
+    let progress = Progress::new();
+    let mut report = || bar.show(&progress);
     let (sender, receiver) = mpsc::sync_channel::<()>(0);
     let receiver = Mutex::new(receiver); // lent to `detach`, which requires `Sync`
     let is_working = || {
@@ -61,16 +44,18 @@ pub(crate) fn run_noting<T: Send, E: Into<Failure> + Send>(
         receiver.recv_timeout(CHECK_EVERY) == Err(mpsc::RecvTimeoutError::Timeout)
     };
     let (outcome, result) = thread::scope(|scope| -> PyResult<_> {
-        let control = &control;
+        let progress = &progress;
         let worker = thread::Builder::new().name("sharddb-task".to_string()).spawn_scoped(scope, move || {
             let _disconnects_at_the_end = sender;
-            work(control)
+            work(progress)
         })?;
         let mut outcome = Ok(());
         while py.detach(is_working) {
             if outcome.is_ok() {
                 outcome = py.check_signals().and_then(|()| report());
-                control.cancel.store(outcome.is_err(), Ordering::Relaxed);
+                if outcome.is_err() {
+                    progress.cancel();
+                }
             }
         }
         Ok((outcome, py.detach(|| worker.join())))

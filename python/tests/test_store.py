@@ -136,7 +136,7 @@ def test_progress_of_a_publication(store: sharddb.Store, tmp_path: Path) -> None
     other, bar = sharddb.Store(tmp_path / "other", create=True), Bar()
     shards = sum(path.stat().st_size for path in (store.path / "current").glob("*.shard"))
     assert other.publish(store.path / "current", progress=bar) == 1
-    assert bar.phases == ["publish"] and bar.done == bar.total == shards
+    assert bar.phases == ["copy"] and bar.done == bar.total == shards
 
 
 def test_pickling(store: sharddb.Store) -> None:

@@ -10,7 +10,8 @@ use crate::cluster::parts_dir::PartsDir;
 use crate::error::{Error, Result};
 use crate::fs::disk;
 use crate::ids::ShardNumber;
-use crate::write::{BuildOptions, BuildPhase, OnDuplicate, ShardsTarget, Sorter};
+use crate::threads::progress::Phase;
+use crate::write::{BuildOptions, OnDuplicate, ShardsTarget, Sorter};
 
 /// Maximum number of threads of a part, to bound its open files.
 const MAX_THREADS: usize = 6;
@@ -99,7 +100,7 @@ impl<'a> PartBuild<'a> {
         let begin = || PartsDir::create(out)?.begin_part(options.temp_dir.as_deref());
         let new = disk::with_syncs_if(options.durable, begin)?;
         let sorter = Sorter::of_build(&options, new.spill_dir())?;
-        options.progress.begin(BuildPhase::Insert, 0);
+        options.progress.begin(Phase::Insert, 0);
         Ok(PartBuild { spills, part, options, sorter, new })
     }
 

@@ -28,8 +28,8 @@ use crate::format::manifest::{self, ShardRecord};
 use crate::fs::disk;
 use crate::fs::entry;
 use crate::store::{GenerationId, Store, StoreWriter};
-use crate::threads::cancel::Cancel;
-use crate::write::{BuildOptions, BuildPhase, Candidate, GenerationWriter, Published, Written};
+use crate::threads::progress::Phase;
+use crate::write::{BuildOptions, Candidate, GenerationWriter, Published, Written};
 
 /// Block size for reading a shard index.
 const READ_BLOCK: usize = 1 << 20;
@@ -272,7 +272,7 @@ impl Job<'_> {
         let layout = layout.ok_or_else(|| Error::internal("a plan has no parts"))?;
         let generation = GenerationWriter { options: &options, pending, spec, layout };
         let bytes = self.parts.iter().map(PartReceipt::file_bytes).fold(0, u64::saturating_add);
-        options.progress.begin(BuildPhase::Write, bytes);
+        options.progress.begin(Phase::Write, bytes);
         let mut written = Written::default();
         for part in &self.parts {
             self.share(part, &generation)?;
@@ -292,12 +292,12 @@ impl Job<'_> {
             let message = format!("expected the directory of part {}, found none: build the part again", part.part());
             return Err(Error::new(ErrorKind::NotFound, message).at_path(&directory));
         }
-        let cancel = Cancel::by(&options.cancel);
+        let copies = options.progress.apart();
         for shard in &part.content().shards {
             let file = directory.join(spec.shard_file_name(shard.number));
             let stated = shard.checksum(spec);
-            options.check_cancel()?;
-            pending.share(&file, stated, &cancel).map_err(|error| error.at_shard(shard.number))?;
+            options.progress.check()?;
+            pending.share(&file, stated, &copies).map_err(|error| error.at_shard(shard.number))?;
             check_shard_index(&file, shard, spec.shard_index_len()).map_err(|error| error.at_path(&file))?;
             options.progress.add(shard.bytes);
         }

@@ -16,7 +16,8 @@ use crate::cluster::parts_dir::PartsDir;
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::digest::{Digest, Digester};
 use crate::fs::disk;
-use crate::write::{BuildOptions, BuildPhase, Source};
+use crate::threads::progress::Phase;
+use crate::write::{BuildOptions, Source};
 
 /// Writes the pairs of one task into one file, the *spill*, divided by part.
 ///
@@ -41,6 +42,7 @@ use crate::write::{BuildOptions, BuildPhase, Source};
 /// # std::fs::remove_dir_all(&store).unwrap();
 /// # Ok::<(), sharddb::Error>(())
 /// ```
+#[must_use = "nothing is there until `finish`"]
 pub struct SpillWriter {
     plan: PartPlan,
     plan_digest: Digest,
@@ -94,7 +96,7 @@ impl SpillWriter {
         let options = options.starting()?;
         let begin = || PartsDir::create(directory.as_ref())?.begin_spill();
         let new = disk::with_syncs_if(options.durable, begin)?;
-        options.progress.begin(BuildPhase::Insert, 0);
+        options.progress.begin(Phase::Insert, 0);
         let block = WRITE_BLOCK as u64;
         Ok(SpillWriter {
             plan: plan.clone(),
@@ -177,7 +179,7 @@ impl SpillWriter {
 
     #[inline]
     fn add(&mut self, header: RecordHeader, source: Source<'_>) -> Result<()> {
-        self.options.check_cancel()?;
+        self.options.progress.check()?;
         let part = u32::try_from(self.plan.part_of(header.key)).map_err(|_| Error::internal("a part has no number"))?;
         let len = header.bytes().filter(|_| header.value_len <= MAX_VALUE).ok_or_else(too_large)?;
         self.totals.pairs += 1;
@@ -256,7 +258,7 @@ impl SpillWriter {
                     let piece = piece.get_mut(..take).unwrap_or_default();
                     let read = reader.read_exact(piece);
                     read.map_err(|error| Error::io("read a pair from the reader", Path::new(""), error))?;
-                    self.options.check_cancel()?;
+                    self.options.progress.check()?;
                     self.put(piece, &mut crc32)?;
                     left -= take as u64;
                 }
@@ -285,7 +287,7 @@ impl SpillWriter {
             return Err(Error::invalid_input(message));
         }
         self.write_run()?;
-        self.options.check_cancel()?;
+        self.options.progress.check()?;
         let SpillWriter { plan_digest: plan, task, table, digester, mut cursor, new, .. } = self;
         let Totals { pairs, preambles, sections } = self.totals;
         let digest = digest_of(digester, &table, plan, task);

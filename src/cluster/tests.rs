@@ -442,10 +442,10 @@ fn a_writer_that_is_dropped_or_fails_leaves_nothing() {
     let error = create().insert_reader(7, u64::MAX, 1, &mut &b""[..]).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::TooLarge);
 
-    let cancel = std::sync::Arc::default();
-    options.cancel(std::sync::Arc::clone(&cancel));
+    let progress = crate::Progress::new();
+    options.progress(&progress);
     let mut spill = SpillWriter::create(&job, &plan, 0, &options).unwrap();
-    cancel.store(true, std::sync::atomic::Ordering::Relaxed);
+    progress.cancel();
     assert_eq!(spill.insert(7, "").unwrap_err().kind(), ErrorKind::Cancelled);
     drop(spill);
     assert_eq!(left(), 0);

@@ -28,18 +28,18 @@ mod units;
 use std::collections::BTreeSet;
 use std::num::NonZero;
 use std::ops::ControlFlow;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::diff::compare::Comparison;
 use crate::diff::item::{BadPlace, Item, Side};
 use crate::diff::looked_up::LookedUp;
 use crate::diff::units::{Unit, Units};
-use crate::error::{Error, ErrorKind, ErrorLocation, Result};
+use crate::error::{ErrorLocation, Result};
 use crate::format::spec::ShardingSpec;
 use crate::ids::{MinishardNumber, ShardNumber};
 use crate::read::snapshot::Snapshot;
 use crate::threads::in_order::in_order;
+use crate::threads::progress::{Phase, Progress};
 
 pub use change::{Change, ChangeKind};
 
@@ -120,8 +120,7 @@ pub struct Diff {
     old: Snapshot,
     new: Snapshot,
     threads: Option<NonZero<usize>>,
-    progress: Arc<AtomicU64>,
-    cancel: Arc<AtomicBool>,
+    progress: Progress,
 }
 
 /// The result of a comparison; see [`Diff::run`].
@@ -158,7 +157,7 @@ impl DiffTotals {
 impl Diff {
     /// Creates a comparison of two databases. Reads nothing.
     pub fn between(old: &Snapshot, new: &Snapshot) -> Diff {
-        Diff { old: old.clone(), new: new.clone(), threads: None, progress: Arc::default(), cancel: Arc::default() }
+        Diff { old: old.clone(), new: new.clone(), threads: None, progress: Progress::default() }
     }
 
     /// Sets the number of threads that compare. Default: one per processor. With fewer threads than requested, it works
@@ -168,15 +167,9 @@ impl Diff {
         self
     }
 
-    /// Sets a counter of the keys that are compared: those of both databases together.
-    pub fn progress(&mut self, keys: Arc<AtomicU64>) -> &mut Diff {
-        self.progress = keys;
-        self
-    }
-
-    /// Sets a flag that ends the comparison with an error of kind `Cancelled` once it is true.
-    pub fn cancel(&mut self, cancel: Arc<AtomicBool>) -> &mut Diff {
-        self.cancel = cancel;
+    /// Sets the progress that the comparison reports, and that ends it with an error of kind `Cancelled`. Default: none.
+    pub fn progress(&mut self, progress: &Progress) -> &mut Diff {
+        self.progress = progress.clone();
         self
     }
 
@@ -185,6 +178,8 @@ impl Diff {
     /// Damage is an `Err` with its place, and the comparison continues after it. It is never counted as equal: a bad
     /// value is one `Err`, with its key; a bad minishard or shard is one `Err`, and none of its keys is a change.
     pub fn run<B>(&self, mut f: impl FnMut(Result<Change>) -> ControlFlow<B>) -> ControlFlow<B, DiffTotals> {
+        let counts = self.old.key_count().zip(self.new.key_count());
+        self.progress.begin(Phase::Compare, counts.map_or(0, |(old, new)| old.saturating_add(new)));
         let mut run = Run { diff: self, totals: DiffTotals::default(), reported: BTreeSet::new() };
         if have_equal_places(self.old.spec(), self.new.spec()) {
             run.walk(&Comparison::Merge, &mut f)?;
@@ -193,9 +188,9 @@ impl Diff {
             run.walk(&Comparison::LookUpOld { old: run.looked_up(Side::Old) }, &mut f)?;
             run.walk(&Comparison::LookUpNew { new: run.looked_up(Side::New) }, &mut f)?;
         }
-        if self.cancel.load(Ordering::Relaxed) {
+        if let Err(cancelled) = self.progress.check() {
             run.totals.errors += 1;
-            f(Err(Error::new(ErrorKind::Cancelled, "the comparison was cancelled")))?;
+            f(Err(cancelled))?;
         }
         ControlFlow::Continue(run.totals)
     }
@@ -247,9 +242,9 @@ impl<'a> Run<'a> {
         comparison: &Comparison<'_>,
         f: &mut impl FnMut(Result<Change>) -> ControlFlow<B>,
     ) -> ControlFlow<B> {
-        let Diff { old, new, progress, cancel, .. } = self.diff;
+        let Diff { old, new, progress, .. } = self.diff;
         let mut units = Units::new(&old.generation, &new.generation, comparison.walked());
-        let next = || if cancel.load(Ordering::Relaxed) { None } else { units.next() };
+        let next = || if progress.is_cancelled() { None } else { units.next() };
         let unchanged = AtomicU64::new(0);
         let compare = |unit: Unit, emit: &mut dyn FnMut(Vec<Item>, usize) -> ControlFlow<()>| {
             let mut batch = Vec::new();
@@ -258,7 +253,7 @@ impl<'a> Run<'a> {
                 if batch.len() < BATCH { ControlFlow::Continue(()) } else { emit(std::mem::take(&mut batch), BATCH) }
             });
             _ = emit(batch, BATCH);
-            progress.fetch_add(compared.keys, Ordering::Relaxed);
+            progress.add(compared.keys);
             unchanged.fetch_add(compared.unchanged, Ordering::Relaxed);
         };
         let threads = self.diff.thread_count();
@@ -313,7 +308,7 @@ impl<'a> Run<'a> {
             Item::EqualShard { keys } => {
                 totals.equal_shards += 1;
                 totals.unchanged += keys;
-                self.diff.progress.fetch_add(2 * keys, Ordering::Relaxed);
+                self.diff.progress.add(2 * keys);
                 ControlFlow::Continue(())
             }
             Item::BadPair(error) => {

@@ -26,7 +26,7 @@ pub(crate) use crate::fs::entry::{
 };
 pub(crate) use crate::fs::identity::Identity;
 use crate::fs::owner::Owner;
-use crate::threads::cancel::Cancel;
+use crate::threads::progress::Progress;
 
 /// Size of a read when a file is copied or its checksum is computed.
 const CHUNK: usize = 1 << 20;
@@ -114,11 +114,11 @@ pub(crate) fn write_new(path: &Path, bytes: &[u8]) -> Result<()> {
 /// Copies the file `from`, whose bytes are stated, to a new file, synced and read-only.
 ///
 /// Errors, which leave a partial or wrong copy: `Corrupt` with the path of `from`; `Io`; `Cancelled`.
-pub(crate) fn copy_new(from: &Path, to: &Path, stated: Checksum, cancel: &Cancel) -> Result<()> {
+pub(crate) fn copy_new(from: &Path, to: &Path, stated: Checksum, progress: &Progress) -> Result<()> {
     let file = disk::create_new(to).map_err(|error| Error::io("create", to, error))?;
     let mut output = Output::new(&file, to);
     let write = |bytes: &[u8]| output.write_all(bytes).map_err(|error| Error::io("write", to, error));
-    let found = stream(from, stated.hasher(), write, cancel)?;
+    let found = stream(from, stated.hasher(), write, progress)?;
     stated.check(found).map_err(|error| error.at_path(from))?;
     seal(&file, to)
 }
@@ -126,8 +126,8 @@ pub(crate) fn copy_new(from: &Path, to: &Path, stated: Checksum, cancel: &Cancel
 /// Computes what is stated about a file. Cost: reads the file.
 ///
 /// Errors: `Io`; `Cancelled`.
-pub(crate) fn checksum(path: &Path, stated: Checksum, cancel: &Cancel) -> Result<Checksum> {
-    stream(path, stated.hasher(), |_| Ok(()), cancel)
+pub(crate) fn checksum(path: &Path, stated: Checksum, progress: &Progress) -> Result<Checksum> {
+    stream(path, stated.hasher(), |_| Ok(()), progress)
 }
 
 /// Returns the length of a regular file or of one that a link names.
@@ -423,13 +423,13 @@ fn stream(
     from: &Path,
     mut hasher: ChecksumHasher,
     mut write: impl FnMut(&[u8]) -> Result<()>,
-    cancel: &Cancel,
+    progress: &Progress,
 ) -> Result<Checksum> {
     let fail = |error| Error::io("read", from, error);
     let source = open_file(from)?;
     let mut chunk = Vec::new();
     loop {
-        cancel.check()?;
+        progress.check()?;
         chunk.clear();
         let read = disk::inspect(from, || (&source).take(CHUNK as u64).read_to_end(&mut chunk)).map_err(fail)?;
         if read == 0 {
@@ -437,6 +437,6 @@ fn stream(
         }
         write(&chunk)?;
         hasher.update(&chunk);
-        cancel.add(read as u64);
+        progress.add(read as u64);
     }
 }

@@ -38,7 +38,7 @@ use crate::read::options::OpenOptions;
 use crate::read::shard::{MinishardCache, Pass, ShardReader};
 use crate::salvage::shard::ShardSalvage;
 use crate::store::{self, Lease};
-use crate::threads::cancel::Cancel;
+use crate::threads::progress::Progress;
 use crate::verify::{Finding, FindingKind};
 use crate::write::{BuildOptions, BulkLoader, OnDuplicate};
 
@@ -244,7 +244,7 @@ impl Salvage {
         let record = self.manifest.as_ref().and_then(|manifest| manifest.shard(shard.number));
         let Some(record) = record.filter(|_| outcome.report.losses == before.losses) else { return };
         let (path, stated) = (shard.files().path(), record.checksum(&shard.spec));
-        match fs::checksum(&path, stated, &Cancel::default()) {
+        match fs::checksum(&path, stated, &Progress::default()) {
             Ok(found) if stated.check(found).is_ok() => {}
             Ok(_) => outcome.report.other_files += 1,
             Err(error) => outcome.lose(FindingKind::UnreadableShard, error.at_shard(shard.number)),

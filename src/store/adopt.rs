@@ -17,7 +17,7 @@ use crate::store::generation_id::GenerationId;
 use crate::store::intact;
 use crate::store::names::{CURRENT, LEASE, LOCK};
 use crate::store::publish::{self, CompleteGeneration, PendingGeneration, SharedLock};
-use crate::threads::cancel::Cancel;
+use crate::threads::progress::{Phase, Progress};
 
 const SHARD_EXTENSION: &str = ".shard";
 
@@ -27,12 +27,12 @@ pub(super) struct Foreign {
     info: Vec<u8>,
     manifest: Manifest,
     manifest_text: Vec<u8>,
-    cancel: Cancel,
+    progress: Progress,
 }
 
 impl Foreign {
     /// Reads the manifest and `info`, and checks them and the names of the shards. Does not read other files.
-    pub(super) fn open(directory: &Path, cancel: Cancel) -> Result<Foreign> {
+    pub(super) fn open(directory: &Path, progress: Progress) -> Result<Foreign> {
         let directory = fs::canonical(directory)?;
         let path = directory.join(manifest::FILE_NAME);
         if !fs::is_file(&path)? {
@@ -45,7 +45,7 @@ impl Foreign {
         let info = read_whole(&path, info::MAX_BYTES)?;
         manifest.check_info(&info).map_err(|error| error.at_path(&path))?;
         check_sharding(&manifest, &info).map_err(|error| error.at_path(&path))?;
-        let foreign = Foreign { directory, info, manifest, manifest_text, cancel };
+        let foreign = Foreign { directory, info, manifest, manifest_text, progress };
         foreign.check_names()?;
         Ok(foreign)
     }
@@ -53,15 +53,16 @@ impl Foreign {
     /// Copies the generation into the store and verifies it. Does not publish the copy.
     pub(super) fn copy(&self, store: &Path, lock: &SharedLock) -> Result<CompleteGeneration> {
         let pending = PendingGeneration::begin(store, lock, None)?.with_shards_in(self.manifest.nested.clone())?;
+        self.begin();
         for shard in &self.manifest.shards {
             let path = self.path_of(shard);
             let to = pending.shards_path().join(self.name_of(shard));
-            let copied = fs::copy_new(&path, &to, self.manifest.checksum_of(shard), &self.cancel);
+            let copied = fs::copy_new(&path, &to, self.manifest.checksum_of(shard), &self.progress);
             copied.map_err(|error| error.at_shard(shard.number))?;
         }
         for file in &self.manifest.auxiliary {
             let path = self.directory.join(&file.name);
-            fs::copy_new(&path, &pending.path().join(&file.name), file.checksum, &self.cancel)?;
+            fs::copy_new(&path, &pending.path().join(&file.name), file.checksum, &self.progress)?;
         }
         pending.complete_with(&self.info, &self.manifest, &self.manifest_text)
     }
@@ -81,6 +82,7 @@ impl Foreign {
         self.check_no_store()?;
         self.check_own_files()?;
         publish::check_publishable(store, lock)?;
+        self.begin();
         for shard in &self.manifest.shards {
             let checked = self.check(&self.path_of(shard), self.manifest.checksum_of(shard));
             checked.map_err(|error| error.at_shard(shard.number))?;
@@ -97,9 +99,16 @@ impl Foreign {
         }
     }
 
+    /// Begins to read all shards and auxiliary files.
+    fn begin(&self) {
+        let shards = self.manifest.shards.iter().map(|shard| shard.bytes);
+        let auxiliary = self.manifest.auxiliary.iter().map(|file| file.checksum.bytes);
+        self.progress.begin(Phase::Copy, shards.chain(auxiliary).fold(0, u64::saturating_add));
+    }
+
     /// Checks the bytes of a file. Errors: `Corrupt`; `Io`; `Cancelled`.
     fn check(&self, path: &Path, stated: Checksum) -> Result<()> {
-        stated.check(fs::checksum(path, stated, &self.cancel)?).map_err(|error| error.at_path(path))
+        stated.check(fs::checksum(path, stated, &self.progress)?).map_err(|error| error.at_path(path))
     }
 
     /// Does the same as [`PendingGeneration::complete`] for files that may not be synced.

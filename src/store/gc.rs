@@ -10,7 +10,7 @@ use crate::store::generation_id::GenerationId;
 use crate::store::lease::Claim;
 use crate::store::names::CURRENT;
 use crate::store::{current, generations, history, intact, is_complete, scratch};
-use crate::threads::cancel::Cancel;
+use crate::threads::progress::{Phase, Progress};
 
 /// The result of [`StoreWriter::gc`](crate::StoreWriter::gc).
 ///
@@ -59,15 +59,16 @@ impl Eq for GcFailure {}
 /// Ends before the next one once it is cancelled.
 ///
 /// Errors: `Cancelled`; `Corrupt`; `Io`.
-pub(super) fn gc(store: &Path, keep: usize, cancel: &Cancel) -> Result<GcReport> {
+pub(super) fn gc(store: &Path, keep: usize, progress: &Progress) -> Result<GcReport> {
     let mut report = GcReport::default();
     let Choice { kept, doomed } = choose(store, keep)?;
     if !doomed.is_empty() {
         // what is kept was perhaps never synced, and what is removed may be all that a power cut would leave
         kept.iter().try_for_each(|id| intact::sync(store, *id))?;
     }
+    progress.begin(Phase::Remove, doomed.len() as u64);
     for id in doomed {
-        if cancel.is_set() {
+        if progress.is_cancelled() {
             let message =
                 format!("the garbage collection was cancelled: generations removed before: {}", report.removed.len());
             return Err(Error::new(ErrorKind::Cancelled, message));
@@ -77,6 +78,7 @@ pub(super) fn gc(store: &Path, keep: usize, cancel: &Cancel) -> Result<GcReport>
             Ok(false) => report.in_use.push(id),
             Err(error) => report.failed.push(GcFailure { id, error: Arc::new(error) }),
         }
+        progress.add(1);
     }
     Ok(report)
 }

@@ -9,7 +9,7 @@ use crate::format::checksum::Checksum;
 use crate::fs;
 use crate::fs::disk;
 use crate::store::publish::PendingGeneration;
-use crate::threads::cancel::Cancel;
+use crate::threads::progress::Progress;
 
 /// How a generation got a file of another one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,7 +26,7 @@ impl PendingGeneration {
     /// the links, since nobody may have synced the file: a copied or restored base, or one built without syncs.
     ///
     /// Errors: `Corrupt` if the file is not what its manifest states; `Cancelled`; `Io`.
-    pub(crate) fn share(&self, from: &Path, stated: Checksum, cancel: &Cancel) -> Result<Shared> {
+    pub(crate) fn share(&self, from: &Path, stated: Checksum, progress: &Progress) -> Result<Shared> {
         let name = from.file_name().ok_or_else(|| Error::internal("a shard file has no name").at_path(from))?;
         let to = self.shards_path().join(name);
         let bytes = fs::file_len(from)?;
@@ -42,7 +42,7 @@ impl PendingGeneration {
                 self.linked.lock().unwrap_or_else(PoisonError::into_inner).push(to);
                 Ok(Shared::Linked)
             }
-            Err(error) if needs_copy(&error) => fs::copy_new(from, &to, stated, cancel).map(|()| Shared::Copied),
+            Err(error) if needs_copy(&error) => fs::copy_new(from, &to, stated, progress).map(|()| Shared::Copied),
             Err(error) => Err(Error::io("link", from, error)),
         }
     }

@@ -8,7 +8,7 @@ use crate::fs;
 use crate::store::adopt::Foreign;
 use crate::store::has_current;
 use crate::store::lease::{Lease, LeasedGeneration};
-use crate::threads::cancel::Cancel;
+use crate::threads::progress::Progress;
 
 /// A complete generation: the current one of a store, or a directory with a manifest. Leased while this lives.
 #[derive(Debug)]
@@ -49,7 +49,7 @@ impl LocalGeneration {
                            `sharddb import` makes one of foreign data";
             return Err(Error::invalid_input(message).at_path(&path));
         }
-        let (directory, info, manifest, manifest_text) = Foreign::open(&path, Cancel::default())?.into_parts();
+        let (directory, info, manifest, manifest_text) = Foreign::open(&path, Progress::default())?.into_parts();
         Ok(LocalGeneration { directory, info, manifest, manifest_text, _lease: lease })
     }
 }

@@ -45,14 +45,12 @@ pub(crate) mod testing;
 mod tests;
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64};
 
 use crate::bytes::read_whole;
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::manifest::{self, Manifest};
 use crate::fs;
-use crate::threads::cancel::Cancel;
+use crate::threads::progress::Progress;
 
 pub(crate) use self::current::read as read_current;
 pub use self::gc::{GcFailure, GcReport};
@@ -286,7 +284,11 @@ impl Store {
         scratch::clear(&self.path)?;
         // a writer that was killed after its last rename may have left the names unsynced
         fs::fsync_dir(&self.path)?;
-        Ok(StoreWriter { path: self.path.clone(), lock: SharedLock::new(&self.path, lock), cancel: Cancel::default() })
+        Ok(StoreWriter {
+            path: self.path.clone(),
+            lock: SharedLock::new(&self.path, lock),
+            progress: Progress::default(),
+        })
     }
 
     /// Checks that the store exists. Creates it again if it was created by `self` and a writer has removed it since.
@@ -321,21 +323,14 @@ impl Store {
 pub struct StoreWriter {
     path: PathBuf,
     lock: SharedLock,
-    cancel: Cancel,
+    progress: Progress,
 }
 
 impl StoreWriter {
-    /// Sets a flag that cancels an adoption or a garbage collection: once the flag is true, the adoption returns
-    /// `Cancelled`, and so does the garbage collection before it removes another generation. Default: none.
-    pub fn cancel(&mut self, cancel: Arc<AtomicBool>) -> &mut StoreWriter {
-        self.cancel.set_flag(cancel);
-        self
-    }
-
-    /// Sets a counter to which an adoption adds the bytes that it has read, file by file and block by block. Default:
-    /// none.
-    pub fn progress(&mut self, bytes: Arc<AtomicU64>) -> &mut StoreWriter {
-        self.cancel.set_progress(bytes);
+    /// Sets the progress that an adoption or a garbage collection reports, and that cancels it: before another block of a
+    /// file, or before another generation is removed. Default: none.
+    pub fn progress(&mut self, progress: &Progress) -> &mut StoreWriter {
+        self.progress = progress.clone();
         self
     }
 
@@ -364,7 +359,7 @@ impl StoreWriter {
 
     /// Copies a generation that was built elsewhere. Returns its manifest and the complete, unpublished copy.
     pub(crate) fn copy(&self, directory: &Path) -> Result<(Manifest, CompleteGeneration)> {
-        let foreign = Foreign::open(directory, self.cancel.clone())?;
+        let foreign = Foreign::open(directory, self.progress.clone())?;
         let copy = foreign.copy(&self.path, &self.lock)?;
         Ok((foreign.into_manifest(), copy))
     }
@@ -381,7 +376,7 @@ impl StoreWriter {
     /// Those of [`adopt`](Self::adopt), and `InvalidInput` if the directory is a generation of a store, or has a
     /// symbolic link or a foreign file; the directory is unchanged then.
     pub fn adopt_by_moving(&self, directory: impl AsRef<Path>) -> Result<GenerationId> {
-        Foreign::open(directory.as_ref(), self.cancel.clone())?.publish_moved(&self.path, &self.lock)
+        Foreign::open(directory.as_ref(), self.progress.clone())?.publish_moved(&self.path, &self.lock)
     }
 
     /// Makes another generation current: `to`, or the previous one of the history. Returns its number.
@@ -469,7 +464,7 @@ impl StoreWriter {
     /// one is in use; `Locked` in a forked child; `Cancelled`; `Io`.
     pub fn gc(&self, keep: usize) -> Result<GcReport> {
         let _operation = self.lock.begin_operation()?;
-        gc::gc(&self.path, keep, &self.cancel)
+        gc::gc(&self.path, keep, &self.progress)
     }
 
     /// Returns the newest complete generation before the current one in the history.

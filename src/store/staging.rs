@@ -27,7 +27,7 @@ use crate::store::generation_id::GenerationId;
 use crate::store::intact;
 use crate::store::link::needs_copy;
 use crate::store::{Store, StoreWriter, is_complete};
-use crate::threads::cancel::Cancel;
+use crate::threads::progress::Progress;
 
 const TEMPORARY_PREFIX: &str = "tmp-";
 
@@ -68,7 +68,7 @@ impl Staging {
         if !fs::exists(&path)? {
             return Ok(false);
         }
-        if fs::is_real_file(&path)? && fs::checksum(&path, stated, &Cancel::default())? == stated {
+        if fs::is_real_file(&path)? && fs::checksum(&path, stated, &Progress::default())? == stated {
             return Ok(true);
         }
         fs::remove(&path).map(|()| false)
@@ -77,7 +77,7 @@ impl Staging {
     /// Adds a local file with the stated digest: as a hard link, or as a copy where it cannot be linked. Returns false if
     /// the file has other bytes, or no digest is stated.
     pub fn share(&self, from: &Path, name: &str, stated: Checksum) -> Result<bool> {
-        if !fs::is_real_file(from)? || !stated.is_of_equal_bytes(fs::checksum(from, stated, &Cancel::default())?) {
+        if !fs::is_real_file(from)? || !stated.is_of_equal_bytes(fs::checksum(from, stated, &Progress::default())?) {
             return Ok(false);
         }
         let to = self.path.join(name);
@@ -85,7 +85,7 @@ impl Staging {
             Ok(()) => Ok(true),
             Err(error) if needs_copy(&error) => {
                 let temporary = self.temporary();
-                fs::copy_new(from, &temporary, stated, &Cancel::default())?;
+                fs::copy_new(from, &temporary, stated, &Progress::default())?;
                 fs::rename(&temporary, &to).map(|()| true)
             }
             Err(error) => Err(Error::io("link", from, error)),

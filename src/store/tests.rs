@@ -12,6 +12,7 @@ use crate::common::generations::names;
 use crate::common::mkfifo;
 use crate::error::ErrorKind;
 use crate::format::manifest::Manifest;
+use crate::threads::progress::Progress;
 
 #[test]
 fn publishes_whole_read_only_generations_under_rising_numbers() {
@@ -502,12 +503,14 @@ fn a_cancelled_adoption_leaves_nothing() {
     Sample::new(2).write_all(built.path());
     let before = (directory.names(), built.names());
     let mut writer = store.writer().unwrap();
-    writer.cancel(Arc::new(AtomicBool::new(true)));
+    let progress = Progress::new();
+    writer.progress(&progress);
+    progress.cancel();
     for error in [writer.adopt(built.path()).unwrap_err(), writer.adopt_by_moving(built.path()).unwrap_err()] {
         assert_eq!(error.kind(), ErrorKind::Cancelled);
     }
     assert_eq!((directory.names(), built.names()), before);
-    writer.cancel(Arc::default());
+    writer.progress(&Progress::new());
     assert_eq!(writer.adopt(built.path()).unwrap(), id(2));
 }
 
@@ -517,10 +520,12 @@ fn a_cancelled_garbage_collection_removes_nothing() {
     let store = store_of(directory.path(), 3);
     let before = directory.names();
     let mut writer = store.writer().unwrap();
-    writer.cancel(Arc::new(AtomicBool::new(true)));
+    let progress = Progress::new();
+    writer.progress(&progress);
+    progress.cancel();
     assert_eq!(writer.gc(1).unwrap_err().kind(), ErrorKind::Cancelled);
     assert_eq!(directory.names(), before);
-    writer.cancel(Arc::default());
+    writer.progress(&Progress::new());
     assert_eq!(writer.gc(1).unwrap().removed, [id(1), id(2)]);
 }
 
@@ -531,11 +536,9 @@ fn an_adoption_counts_the_bytes_of_the_files_that_it_reads() {
     Sample::new(2).write_all(built.path());
     let files = built.names().into_iter().filter(|name| name.ends_with(".shard"));
     let expected: u64 = files.map(|name| built.path().join(name).metadata().unwrap().len()).sum();
-    let read = Arc::new(std::sync::atomic::AtomicU64::new(0));
-    let mut writer = store.writer().unwrap();
-    writer.progress(Arc::clone(&read));
-    writer.adopt(built.path()).unwrap();
-    assert_eq!((expected > 0, read.load(std::sync::atomic::Ordering::Relaxed)), (true, expected));
+    let progress = Progress::new();
+    store.writer().unwrap().progress(&progress).adopt(built.path()).unwrap();
+    assert_eq!((expected > 0, progress.done(), progress.total()), (true, expected, expected));
 }
 
 /// A copy replaces a link by a regular file; a moved link would leave its target outside of the store.

@@ -1,7 +1,7 @@
 //! Teams of threads: [`on_threads`] works on a common source, [`in_order`](in_order::in_order) has results in order.
 
-pub(crate) mod cancel;
 pub(crate) mod in_order;
+pub(crate) mod progress;
 
 use std::num::NonZero;
 use std::panic::resume_unwind;

@@ -14,7 +14,7 @@ use crate::fs::entry;
 use crate::ids::ShardNumber;
 use crate::read::generation::Generation;
 use crate::store::LEASE;
-use crate::threads::cancel::Cancel;
+use crate::threads::progress::Progress;
 use crate::verify::VerifyLevel;
 use crate::verify::finding::FindingKind;
 use crate::verify::report::VerifyReport;
@@ -302,7 +302,7 @@ fn verify_lease(generation: &Generation, report: &mut VerifyReport) {
 /// Verifies the checksum of an auxiliary file, at every level, since the file is short.
 fn verify_auxiliary(generation: &Generation, stated: &AuxiliaryRecord, report: &mut VerifyReport) {
     let path = generation.directory().join(&stated.name);
-    let found = fs::checksum(&path, stated.checksum, &Cancel::default());
+    let found = fs::checksum(&path, stated.checksum, &Progress::default());
     if let Err(error) = found.and_then(|found| stated.checksum.check(found)) {
         report.add(FindingKind::AuxiliaryFile, error.at_path(&path));
     }

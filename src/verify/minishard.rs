@@ -59,6 +59,9 @@ impl ShardVerifier<'_> {
             Encoding::Gzip => gzip_gap_start,
         };
         for row in index.rows() {
+            if self.steps.check().is_err() {
+                return;
+            }
             gap_start = self.verify_row(number, row, checks, gap_start);
         }
     }

@@ -24,6 +24,7 @@ mod misplaced;
 mod range_state;
 mod report;
 mod shard;
+mod steps;
 mod team;
 mod window;
 
@@ -35,6 +36,7 @@ pub use report::VerifyReport;
 use crate::error::{Error, Result};
 use crate::read::generation::Generation;
 use crate::read::snapshot::Snapshot;
+use crate::threads::progress::{Phase, Progress};
 use crate::verify::directory::Listing;
 use crate::verify::team::verify_shards;
 
@@ -114,26 +116,14 @@ impl Snapshot {
     /// # Ok(()) }
     /// ```
     pub fn verify(&self, level: VerifyLevel) -> Result<VerifyReport> {
-        self.verify_with(level, |_, _| {})
+        verify(&self.generation, level, NonZero::<usize>::MIN, &Progress::new())
     }
 
-    /// Like [`verify`](Snapshot::verify), and calls `progress` after every step with the bytes done and the total.
+    /// Like [`verify`](Snapshot::verify), on up to `threads` threads. The report is the same, with the findings in the same
+    /// order. Large shards are divided by minishards, so one shard is enough for all threads.
     ///
-    /// The bytes done never decrease, the total is constant, and at the end they are equal. A shard that is read twice
-    /// counts twice, and other files do not count.
-    ///
-    /// # Errors
-    ///
-    /// Those of [`verify`](Snapshot::verify).
-    pub fn verify_with(&self, level: VerifyLevel, mut progress: impl FnMut(u64, u64)) -> Result<VerifyReport> {
-        verify(&self.generation, level, NonZero::<usize>::MIN, &mut progress)
-    }
-
-    /// Like [`verify_with`](Snapshot::verify_with), on up to `threads` threads. The report is the same, with the
-    /// findings in the same order. Large shards are divided by minishards, so one shard is enough for all threads.
-    ///
-    /// `progress` is called by the calling thread, which does no other work. If the process cannot start more threads,
-    /// fewer are used.
+    /// `progress` counts the bytes of the shards that were read; a shard that is read twice counts twice, and other files
+    /// do not count. If the process cannot start more threads, fewer are used.
     ///
     /// Memory: that of [`verify`](Snapshot::verify) for each thread: 32 bytes per key of the shards that are verified at
     /// the same time, which are one or two if they are large, and one minishard index, value and some blocks per thread.
@@ -141,25 +131,25 @@ impl Snapshot {
     ///
     /// # Errors
     ///
-    /// Those of [`verify`](Snapshot::verify).
+    /// Those of [`verify`](Snapshot::verify); `Cancelled`.
     ///
     /// ```no_run
     /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// use sharddb::VerifyLevel;
+    /// use sharddb::{Progress, VerifyLevel};
     ///
     /// let snapshot = sharddb::ShardDb::open("store")?.snapshot();
-    /// let threads = std::thread::available_parallelism()?;
-    /// let report = snapshot.verify_parallel(VerifyLevel::Data, threads, |done, total| eprintln!("{done} of {total}"))?;
+    /// let progress = Progress::new(); // a clone of it shows another thread how far this is
+    /// let report = snapshot.verify_with(VerifyLevel::Data, std::thread::available_parallelism()?, &progress)?;
     /// assert!(report.is_clean());
     /// # Ok(()) }
     /// ```
-    pub fn verify_parallel(
+    pub fn verify_with(
         &self,
         level: VerifyLevel,
         threads: NonZero<usize>,
-        mut progress: impl FnMut(u64, u64),
+        progress: &Progress,
     ) -> Result<VerifyReport> {
-        verify(&self.generation, level, threads, &mut progress)
+        verify(&self.generation, level, threads, progress)
     }
 }
 
@@ -167,16 +157,17 @@ fn verify(
     generation: &Generation,
     level: VerifyLevel,
     threads: NonZero<usize>,
-    callback: &mut dyn FnMut(u64, u64),
+    progress: &Progress,
 ) -> Result<VerifyReport> {
     let mut report = VerifyReport::new(level);
     let listing = Listing::read(generation)?;
+    let shards = generation.shard_numbers();
+    progress.begin(Phase::Verify, shards.map(|number| listing.bytes_to_verify(generation, number, level)).sum());
     listing.verify(generation, &mut report);
-    let total = generation.shard_numbers().map(|number| listing.bytes_to_verify(generation, number, level)).sum();
-    verify_shards(generation, &listing, threads, &mut report, &mut |done| callback(done, total))?;
-    callback(total, total);
+    verify_shards(generation, &listing, threads, &mut report, progress)?;
     verify_total_value_bytes(generation, &mut report);
     key_file::verify(generation, &mut report);
+    progress.check()?;
     Ok(report)
 }
 

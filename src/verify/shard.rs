@@ -17,6 +17,7 @@ use crate::verify::finding::FindingKind;
 use crate::verify::misplaced::Misplaced;
 use crate::verify::range_state::{RangeState, SharedBudget};
 use crate::verify::report::VerifyReport;
+use crate::verify::steps::Steps;
 use crate::verify::window::Window;
 
 /// The walk over one shard.
@@ -53,8 +54,7 @@ pub(super) struct ShardVerifier<'a> {
     directory: &'a Path,
     /// The record of this shard in the manifest; `None` without a manifest.
     record: Option<ShardRecord>,
-    /// Called with the number of bytes that were verified since the last call.
-    progress: &'a mut dyn FnMut(u64),
+    pub(super) steps: Steps<'a>,
 }
 
 impl<'a> ShardVerifier<'a> {
@@ -62,7 +62,7 @@ impl<'a> ShardVerifier<'a> {
         generation: &'a Generation,
         shard: &'a ShardReader,
         report: &'a mut VerifyReport,
-        progress: &'a mut dyn FnMut(u64),
+        steps: Steps<'a>,
     ) -> ShardVerifier<'a> {
         ShardVerifier {
             shard,
@@ -83,7 +83,7 @@ impl<'a> ShardVerifier<'a> {
             shared_budget: None,
             directory: generation.directory(),
             record: generation.manifest().and_then(|manifest| manifest.shard(shard.number)).copied(),
-            progress,
+            steps,
         }
     }
 
@@ -191,7 +191,7 @@ impl<'a> ShardVerifier<'a> {
     /// Reports progress by `bytes`. Called only at the level `Data`; at the lower levels, progress is reported once per
     /// shard.
     pub(super) fn advance(&mut self, bytes: u64) {
-        (self.progress)(bytes);
+        self.steps.add(bytes);
     }
 
     /// Verifies the checksums that the manifest states: of the file and of the shard index.
@@ -237,12 +237,16 @@ impl<'a> ShardVerifier<'a> {
     /// the file is larger than that.
     fn file_checksum(&mut self, stated: Checksum) -> Result<Checksum> {
         let shard = self.shard;
-        shard.file_checksum(stated, &mut |part| match part {
-            Summed::Hole(bytes) => self.advance(bytes),
-            Summed::Read(bytes) => {
-                self.count_read(bytes);
-                self.advance(bytes);
-            }
+        shard.file_checksum(stated, &mut |part| {
+            let bytes = match part {
+                Summed::Hole(bytes) => bytes,
+                Summed::Read(bytes) => {
+                    self.count_read(bytes);
+                    bytes
+                }
+            };
+            self.advance(bytes);
+            self.steps.check()
         })
     }
 
@@ -257,6 +261,9 @@ impl<'a> ShardVerifier<'a> {
             self.count_read(block.len() as u64);
             let entries = block.chunks_exact(size_of::<ShardIndexEntry>()).filter_map(ShardIndexEntry::read);
             for (number, entry) in (first.0..).map(MinishardNumber).zip(entries) {
+                if self.steps.check().is_err() {
+                    return;
+                }
                 self.verify_entry(number, entry);
             }
         }

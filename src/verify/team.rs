@@ -4,7 +4,7 @@
 //! ```text
 //! a shard     its checksums; its minishards, in up to a few ranges per thread      any thread, in the order of the shards
 //!             what needs all ranges: misplaced keys, overlaps, gaps, counts        the thread that ends the last job
-//! all shards  reports, in the order of the shards; progress                        the calling thread
+//! all shards  reports, in the order of the shards                                  the calling thread
 //! ```
 //!
 //! The calling thread does all jobs itself if it is the only one, and none otherwise.
@@ -19,19 +19,20 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
-use std::time::Duration;
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::spec::Encoding;
 use crate::ids::{MinishardNumber, ShardNumber};
 use crate::read::generation::Generation;
 use crate::read::shard::{Pass, Shard};
+use crate::threads::progress::Progress;
 use crate::verify::VerifyLevel;
 use crate::verify::directory::Listing;
 use crate::verify::range_state::RangeState;
 use crate::verify::range_state::SharedBudget;
 use crate::verify::report::VerifyReport;
 use crate::verify::shard::ShardVerifier;
+use crate::verify::steps::Steps;
 
 /// Lower bound on the bytes of a shard file per range.
 const BYTES_PER_RANGE: u64 = 4 << 10;
@@ -42,32 +43,29 @@ const RANGES_PER_THREAD: u64 = 4;
 /// Upper bound on the shards that are begun and not yet in the report, per thread. It bounds the findings in memory.
 const SHARDS_PER_THREAD: usize = 4;
 
-/// The time between two calls of the progress function.
-const PROGRESS_EVERY: Duration = Duration::from_millis(50);
-
-/// Verifies all shards, and adds their reports to `report`. `progress` gets the bytes done.
+/// Verifies all shards, and adds their reports to `report`.
 ///
 /// Works with fewer threads if the process cannot start all of them.
 ///
-/// Errors: `GenerationGone`; `Internal` after a panic of another thread.
+/// Errors: `GenerationGone`; `Cancelled`; `Internal` after a panic of another thread.
 pub(super) fn verify_shards(
     generation: &Generation,
     listing: &Listing,
     threads: NonZero<usize>,
     report: &mut VerifyReport,
-    progress: &mut dyn FnMut(u64),
+    progress: &Progress,
 ) -> Result<()> {
-    let team = Team::new(generation, listing, threads, report.level);
+    let team = Team::new(generation, listing, threads, report.level, progress);
     if threads.get() == 1 {
-        return team.work_alone(report, progress);
+        return team.work_alone(report);
     }
     thread::scope(|scope| {
         let start = |_: &usize| thread::Builder::new().spawn_scoped(scope, || team.work()).is_ok();
         if (0..threads.get()).take_while(start).count() == 0 {
-            return team.work_alone(report, progress);
+            return team.work_alone(report);
         }
-        let _end = End(&team); // also if `progress` panics: the threads would wait for ever
-        team.collect(report, progress)
+        let _end = End(&team); // also after an error: the threads would wait for ever
+        team.collect(report)
     })
 }
 
@@ -90,8 +88,7 @@ struct Team<'a> {
     queue: Mutex<Queue>,
     /// Notified when a shard is verified, is in the report, or when the work ends.
     changed: Condvar,
-    /// Bytes of progress, of all shards.
-    done: AtomicU64,
+    progress: &'a Progress,
 }
 
 struct Queue {
@@ -132,18 +129,16 @@ struct Outcome {
 }
 
 impl<'a> Team<'a> {
-    fn new(generation: &'a Generation, listing: &'a Listing, threads: NonZero<usize>, level: VerifyLevel) -> Team<'a> {
+    fn new(
+        generation: &'a Generation,
+        listing: &'a Listing,
+        threads: NonZero<usize>,
+        level: VerifyLevel,
+        progress: &'a Progress,
+    ) -> Team<'a> {
         let numbers = generation.shard_numbers().collect::<Vec<_>>().into_iter();
         let queue = Queue { numbers, current: None, begun: VecDeque::new(), stop: false };
-        Team {
-            generation,
-            listing,
-            threads,
-            level,
-            queue: Mutex::new(queue),
-            changed: Condvar::new(),
-            done: AtomicU64::new(0),
-        }
+        Team { generation, listing, threads, level, queue: Mutex::new(queue), changed: Condvar::new(), progress }
     }
 
     fn queue(&self) -> MutexGuard<'_, Queue> {
@@ -151,40 +146,39 @@ impl<'a> Team<'a> {
     }
 
     /// Adds the reports of all shards to `report`, in order.
-    fn collect(&self, report: &mut VerifyReport, progress: &mut dyn FnMut(u64)) -> Result<()> {
-        let mut shown = 0;
+    fn collect(&self, report: &mut VerifyReport) -> Result<()> {
+        let mut queue = self.queue();
         loop {
-            let done = self.done.load(Ordering::Relaxed);
-            if done != shown {
-                progress(done);
-                shown = done;
-            }
-            let queue = self.queue();
+            self.progress.check()?;
             let Some(first) = queue.begun.front() else {
                 if queue.numbers.len() == 0 {
                     return Ok(());
                 }
-                drop(self.changed.wait_timeout(queue, PROGRESS_EVERY));
+                queue = self.wait(queue);
                 continue;
             };
             let finished = first.state().report.take();
-            match finished {
-                Some(of_shard) => {
-                    let mut queue = queue;
-                    queue.begun.pop_front();
-                    drop(queue);
-                    self.changed.notify_all();
-                    report.absorb(of_shard?);
-                }
-                None => drop(self.changed.wait_timeout(queue, PROGRESS_EVERY)),
-            }
+            let Some(of_shard) = finished else {
+                queue = self.wait(queue);
+                continue;
+            };
+            queue.begun.pop_front();
+            drop(queue);
+            self.changed.notify_all();
+            report.absorb(of_shard?);
+            queue = self.queue();
         }
     }
 
+    fn wait<'q>(&self, queue: MutexGuard<'q, Queue>) -> MutexGuard<'q, Queue> {
+        self.changed.wait(queue).unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Does all jobs on the calling thread.
-    fn work_alone(&self, report: &mut VerifyReport, progress: &mut dyn FnMut(u64)) -> Result<()> {
+    fn work_alone(&self, report: &mut VerifyReport) -> Result<()> {
         while let Some((work, job)) = self.next_job() {
-            self.perform(&work, job, &mut || progress(self.done.load(Ordering::Relaxed)));
+            self.perform(&work, job);
+            self.progress.check()?;
             let finished = work.state().report.take();
             if let Some(of_shard) = finished {
                 self.queue().begun.pop_front();
@@ -197,7 +191,7 @@ impl<'a> Team<'a> {
     /// Does jobs until there are none.
     fn work(&self) {
         while let Some((work, job)) = self.next_job() {
-            let done = catch_unwind(AssertUnwindSafe(|| self.perform(&work, job, &mut || {})));
+            let done = catch_unwind(AssertUnwindSafe(|| self.perform(&work, job)));
             if let Err(panic) = done {
                 work.state().report = Some(Err(Error::panicked("a thread of the verification", &*panic)));
             }
@@ -219,7 +213,7 @@ impl<'a> Team<'a> {
                 queue.current = None;
             }
             if queue.begun.len() >= self.threads.get().saturating_mul(SHARDS_PER_THREAD) {
-                queue = self.changed.wait(queue).unwrap_or_else(PoisonError::into_inner);
+                queue = self.wait(queue);
                 continue;
             }
             let number = queue.numbers.next()?;
@@ -281,13 +275,10 @@ impl<'a> Team<'a> {
         (0..ranges).map(|at| bound(at)..bound(at + 1)).collect()
     }
 
-    /// Does one job of a shard, and after the last one the rest. Calls `step` after every step of progress.
-    fn perform(&self, work: &ShardWork, job: usize, step: &mut dyn FnMut()) {
-        let mut advance = |bytes| {
-            self.advance(work, bytes);
-            step();
-        };
-        let Some(shard) = &work.shard else { return advance(work.total) };
+    /// Does one job of a shard, and after the last one the rest.
+    fn perform(&self, work: &ShardWork, job: usize) {
+        let steps = work.steps(self.progress);
+        let Some(shard) = &work.shard else { return steps.add(work.total) };
         // with positioned reads a handle reads ahead for one walk
         let own = match shard.reader().is_mapped_or_loaded() || work.ranges.is_empty() {
             true => None,
@@ -296,9 +287,9 @@ impl<'a> Team<'a> {
         let shard = own.as_ref().unwrap_or(shard);
         let _pass = Pass::new(shard);
         let outcome = match work.ranges.get(job.wrapping_sub(1)) {
-            None if work.ranges.is_empty() => Outcome { report: self.verify_whole(shard, &mut advance), range: None },
-            None => self.verify_checksums(shard, &mut advance),
-            Some(range) => self.verify_range(work, shard, range.clone(), &mut advance),
+            None if work.ranges.is_empty() => Outcome { report: self.verify_whole(shard, steps), range: None },
+            None => self.verify_checksums(shard, steps),
+            Some(range) => self.verify_range(work, shard, range.clone(), steps),
         };
         let finished = {
             let mut state = work.state();
@@ -313,22 +304,22 @@ impl<'a> Team<'a> {
         };
         let report = match work.ranges.is_empty() {
             true => finished.into_iter().flatten().next().map(|outcome| outcome.report),
-            false => Some(self.finish(shard, finished.into_iter().flatten().collect(), &mut advance)),
+            false => Some(self.finish(shard, finished.into_iter().flatten().collect(), steps)),
         };
         let report = report.ok_or_else(|| Error::internal("a shard was verified without a report"));
         work.state().report = Some(report);
-        advance(work.total);
+        steps.add(work.total);
     }
 
-    fn verify_whole(&self, shard: &Shard, advance: &mut dyn FnMut(u64)) -> VerifyReport {
+    fn verify_whole(&self, shard: &Shard, steps: Steps<'_>) -> VerifyReport {
         let mut report = VerifyReport::new(self.level);
-        ShardVerifier::new(self.generation, shard.reader(), &mut report, advance).verify();
+        ShardVerifier::new(self.generation, shard.reader(), &mut report, steps).verify();
         report
     }
 
-    fn verify_checksums(&self, shard: &Shard, advance: &mut dyn FnMut(u64)) -> Outcome {
+    fn verify_checksums(&self, shard: &Shard, steps: Steps<'_>) -> Outcome {
         let mut report = VerifyReport::new(self.level);
-        ShardVerifier::new(self.generation, shard.reader(), &mut report, advance).begin();
+        ShardVerifier::new(self.generation, shard.reader(), &mut report, steps).begin();
         Outcome { report, range: None }
     }
 
@@ -337,43 +328,39 @@ impl<'a> Team<'a> {
         work: &ShardWork,
         shard: &Shard,
         minishards: Range<MinishardNumber>,
-        advance: &mut dyn FnMut(u64),
+        steps: Steps<'_>,
     ) -> Outcome {
         let mut report = VerifyReport::new(self.level);
-        let verifier = ShardVerifier::new(self.generation, shard.reader(), &mut report, advance);
+        let verifier = ShardVerifier::new(self.generation, shard.reader(), &mut report, steps);
         let range = verifier.verify_range(minishards, &work.budget);
         Outcome { report, range: Some(range) }
     }
 
     /// Combines the outcomes of a divided shard, and verifies what needs all of them.
-    fn finish(&self, shard: &Shard, outcomes: Vec<Outcome>, advance: &mut dyn FnMut(u64)) -> VerifyReport {
+    fn finish(&self, shard: &Shard, outcomes: Vec<Outcome>, steps: Steps<'_>) -> VerifyReport {
         let mut report = VerifyReport::new(self.level);
         let mut ranges = Vec::new();
         for outcome in outcomes {
             report.absorb(outcome.report);
             ranges.extend(outcome.range);
         }
-        let mut ignored = |_| {}; // what is read for the gaps is counted by the values
-        let mut verifier = ShardVerifier::new(self.generation, shard.reader(), &mut report, &mut ignored);
+        let mut verifier = ShardVerifier::new(self.generation, shard.reader(), &mut report, steps);
         if ranges.into_iter().all(|range| verifier.absorb_range(range)) {
             verifier.end();
             return report;
         }
         drop(verifier);
-        self.verify_whole(shard, advance)
-    }
-
-    /// Counts progress of a shard, up to its total.
-    fn advance(&self, work: &ShardWork, bytes: u64) {
-        let add = |counted: u64| Some(counted.saturating_add(bytes).min(work.total));
-        let before = work.counted.fetch_update(Ordering::Relaxed, Ordering::Relaxed, add).unwrap_or(work.total);
-        self.done.fetch_add(bytes.min(work.total - before), Ordering::Relaxed);
+        self.verify_whole(shard, steps)
     }
 }
 
 impl ShardWork {
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn steps<'a>(&'a self, progress: &'a Progress) -> Steps<'a> {
+        Steps { progress, counted: &self.counted, total: self.total }
     }
 
     fn take_job(&self) -> Option<usize> {

@@ -1,6 +1,7 @@
 //! Candidates: generations that are complete and not published yet.
 
 use std::fmt;
+use std::num::NonZero;
 use std::path::Path;
 
 use crate::error::Result;
@@ -10,6 +11,7 @@ use crate::fs::disk;
 use crate::read::database::ShardDb;
 use crate::read::options::OpenOptions;
 use crate::store::{CompleteGeneration, GenerationId, StoreWriter};
+use crate::threads::progress::Progress;
 use crate::verify::{VerifyLevel, VerifyReport};
 
 /// A complete generation that is not published yet. It can be opened and verified, and then published or dropped.
@@ -31,6 +33,7 @@ use crate::verify::{VerifyLevel, VerifyReport};
 /// # std::fs::remove_dir_all(&store).unwrap();
 /// # Ok::<(), sharddb::Error>(())
 /// ```
+#[must_use = "dropping it removes the generation"]
 pub struct Candidate {
     generation: CompleteGeneration,
     content: Content,
@@ -171,7 +174,21 @@ impl Candidate {
     ///
     /// Those of [`Snapshot::verify`](crate::Snapshot::verify). Damage is reported as a finding, not as an error.
     pub fn verify(&self, level: VerifyLevel) -> Result<VerifyReport> {
-        OpenOptions::new().check_shards(false).open(self.path())?.snapshot().verify(level)
+        self.verify_with(level, NonZero::<usize>::MIN, &Progress::new())
+    }
+
+    /// Verifies the candidate, like [`Snapshot::verify_with`](crate::Snapshot::verify_with).
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Snapshot::verify_with`](crate::Snapshot::verify_with). Damage is reported as a finding, not as an error.
+    pub fn verify_with(
+        &self,
+        level: VerifyLevel,
+        threads: NonZero<usize>,
+        progress: &Progress,
+    ) -> Result<VerifyReport> {
+        OpenOptions::new().check_shards(false).open(self.path())?.snapshot().verify_with(level, threads, progress)
     }
 
     /// Publishes the candidate under the next generation number and makes it current.

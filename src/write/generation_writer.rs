@@ -6,7 +6,8 @@ use crate::format::layout::Layout;
 use crate::format::manifest::Manifest;
 use crate::format::spec::ShardingSpec;
 use crate::store::PendingGeneration;
-use crate::write::options::{BuildOptions, BuildPhase};
+use crate::threads::progress::Phase;
+use crate::write::options::BuildOptions;
 use crate::write::shards::{ShardsTarget, Written};
 use crate::write::sorter::Sorted;
 use crate::write::{Candidate, Pairs, key_file, minishard_table};
@@ -52,7 +53,7 @@ impl GenerationWriter<'_> {
         let Written { shards, value_bytes, dropped } = written;
         let key_file = || key_file::write(self.pending.path(), &self.target(), &shards);
         let keys = self.options.ordered.then(key_file).transpose()?;
-        self.options.progress.begin(BuildPhase::Publish, 0);
+        self.options.progress.begin(Phase::Publish, 0);
         let info = self.options.compose_info(&self.spec, &self.layout)?;
         let of_info = Checksum::of(info.as_bytes());
         let table = minishard_table::write(self.pending.path(), self.pending.shards_path(), self.spec, &shards)?;

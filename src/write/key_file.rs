@@ -16,7 +16,8 @@ use crate::read::ordered::scan::{KeySink, ScanShards, scan};
 use crate::read::shard::{KnownShard, MinishardCache, ReadOptions, Shard, ShardFiles, ShardReader};
 use crate::read::sorted_keys::key_writer::KeyFileWriter;
 use crate::read::sorted_keys::sorter::{KeySorter, SortBudget};
-use crate::write::options::{BuildOptions, BuildPhase};
+use crate::threads::progress::Phase;
+use crate::write::options::BuildOptions;
 use crate::write::shards::ShardsTarget;
 
 /// Reads the keys of the shards back, sorts them, and writes and syncs the key file.
@@ -28,7 +29,7 @@ use crate::write::shards::ShardsTarget;
 pub(super) fn write(directory: &Path, target: &ShardsTarget<'_>, shards: &[ShardRecord]) -> Result<AuxiliaryRecord> {
     let ShardsTarget { options, spill_dir, .. } = *target;
     let keys = shards.iter().map(|shard| shard.keys).sum::<u64>();
-    options.progress.begin(BuildPhase::Order, keys.saturating_mul(8));
+    options.progress.begin(Phase::Order, keys.saturating_mul(8));
     let budget = SortBudget { memory: options.memory_now() / 2, threads: options.threads, temp_dir: Some(spill_dir) };
     let sink = BuildSink { sorter: KeySorter::new(budget), options };
     let to_scan = ScanShards {
@@ -75,7 +76,7 @@ struct BuildSink<'a> {
 
 impl KeySink for BuildSink<'_> {
     fn add(&self, keys: &[u64], read: u64) -> Result<()> {
-        self.options.check_cancel()?;
+        self.options.progress.check()?;
         self.options.progress.add(read.saturating_mul(8));
         self.sorter.add(keys)
     }

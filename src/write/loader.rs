@@ -7,8 +7,9 @@ use std::path::Path;
 use crate::error::{Error, Result};
 use crate::fs::disk;
 use crate::store::{PendingGeneration, Store};
+use crate::threads::progress::Phase;
 use crate::write::generation_writer::GenerationWriter;
-use crate::write::options::{BuildOptions, BuildPhase};
+use crate::write::options::BuildOptions;
 use crate::write::sorter::{Sorter, Source};
 use crate::write::{Candidate, Published};
 
@@ -33,6 +34,7 @@ use crate::write::{Candidate, Published};
 /// # std::fs::remove_dir_all(&store).unwrap();
 /// # Ok(()) }
 /// ```
+#[must_use = "nothing is there until `finish`"]
 pub struct BulkLoader {
     options: BuildOptions,
     // in drop order: the threads of the sorter must end before `pending` removes the directory that they write to
@@ -60,7 +62,7 @@ impl BulkLoader {
         let begin = || Store::create(store)?.writer()?.begin(options.temp_dir.as_deref())?.with_shards_in(nested);
         let pending = disk::with_syncs_if(options.durable, begin)?;
         let sorter = Sorter::of_build(&options, pending.spill_dir())?;
-        options.progress.begin(BuildPhase::Insert, 0);
+        options.progress.begin(Phase::Insert, 0);
         Ok(BulkLoader { options, sorter, pending })
     }
 

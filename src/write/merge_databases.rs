@@ -13,10 +13,11 @@ use crate::fs::disk;
 use crate::plan::KeyStats;
 use crate::read::snapshot::Snapshot;
 use crate::store::{PendingGeneration, Store};
+use crate::threads::progress::Phase;
 use crate::write::Candidate;
 use crate::write::budget::Budget;
 use crate::write::generation_writer::GenerationWriter;
-use crate::write::options::{BuildOptions, BuildPhase, OnDuplicate};
+use crate::write::options::{BuildOptions, OnDuplicate};
 use crate::write::sorter::{Sorter, Source};
 use crate::write::stored_pairs::StoredPairs;
 use crate::write::union_pairs::UnionPairs;
@@ -104,7 +105,7 @@ impl<'a> Merger<'a> {
         for input in self.inputs {
             let mut pairs = StoredPairs::new(&input.generation);
             for number in input.generation.shard_numbers() {
-                self.options.check_cancel()?;
+                self.options.progress.check()?;
                 pairs.enter(number)?;
                 while let Some((_, header)) = pairs.next()? {
                     stats.insert(header.key, header.preamble_len, header.stored_len);
@@ -166,7 +167,7 @@ impl<'a> Merger<'a> {
         };
         let duplicates = self.options.on_duplicate.in_a_sort();
         let mut sorter = Sorter::new(&self.options, duplicates, encoding, pending.spill_dir(), 0)?;
-        self.options.progress.begin(BuildPhase::Insert, 0);
+        self.options.progress.begin(Phase::Insert, 0);
         self.inputs.iter().try_for_each(|input| add_all(input, form, &mut sorter))?;
         let sorted = sorter.sort()?;
         self.writer(sorted.spec, sorted.totals.has_preambles, pending).write_sorted(sorted)

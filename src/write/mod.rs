@@ -57,7 +57,7 @@ pub use merge_function::{MergeFunction, Values};
 #[cfg(feature = "testing")]
 #[doc(hidden)]
 pub use options::PERMITS_LITTLE_MEMORY;
-pub use options::{BuildOptions, BuildPhase, BuildProgress, OnDuplicate};
+pub use options::{BuildOptions, OnDuplicate};
 pub use shard_file::ShardSummary;
 pub use shard_writer::ShardWriter;
 pub use updater::{UpdateOptions, UpdateReport, Updater};

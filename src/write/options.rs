@@ -1,12 +1,12 @@
-//! Options and progress of a build.
+//! Options of a build.
 
 use std::io::{self, Write};
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
+#[cfg(feature = "testing")]
+use std::sync::atomic::{AtomicBool, Ordering};
 
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, Result};
 use crate::format::info::Info;
 use crate::format::layout::{Layout, ValueAlignment};
 use crate::format::nested::NestedSharding;
@@ -14,6 +14,7 @@ use crate::format::spec::{Encoding, ShardingSpec};
 use crate::plan::{KeyStats, Plan, Profile};
 use crate::plural::Plural;
 use crate::read::snapshot::Snapshot;
+use crate::threads::progress::Progress;
 use crate::write::available_memory::available_memory;
 use crate::write::duplicates::Duplicates;
 use crate::write::merge_function::{MergeFunction, Values};
@@ -148,9 +149,7 @@ pub struct BuildOptions {
     /// Maximum number of runs that a merge has open, at least 2.
     pub(crate) max_open_runs: usize,
     #[doc(hidden)]
-    pub progress: Arc<BuildProgress>,
-    #[doc(hidden)]
-    pub cancel: Arc<AtomicBool>,
+    pub progress: Progress,
 }
 
 impl Default for BuildOptions {
@@ -173,8 +172,7 @@ impl Default for BuildOptions {
             ordered: false,
             durable: true,
             max_open_runs: MAX_OPEN_RUNS,
-            progress: Arc::default(),
-            cancel: Arc::default(),
+            progress: Progress::default(),
         }
     }
 }
@@ -378,17 +376,9 @@ impl BuildOptions {
         self
     }
 
-    /// Sets where the loader reports its progress. Default: nowhere.
-    pub fn progress(&mut self, progress: Arc<BuildProgress>) -> &mut BuildOptions {
-        self.progress = progress;
-        self
-    }
-
-    /// Sets a flag that cancels the build. Default: none.
-    ///
-    /// Soon after the flag becomes true, the loader fails with `Cancelled`.
-    pub fn cancel(&mut self, cancel: Arc<AtomicBool>) -> &mut BuildOptions {
-        self.cancel = cancel;
+    /// Sets the progress that the build reports, and that cancels it. Default: none.
+    pub fn progress(&mut self, progress: &Progress) -> &mut BuildOptions {
+        self.progress = progress.clone();
         self
     }
 
@@ -470,126 +460,11 @@ impl BuildOptions {
             (info, _) => Info::compose(info.as_deref(), spec, layout),
         }
     }
-
-    /// Errors: `Cancelled` if the flag is set.
-    #[doc(hidden)]
-    pub fn check_cancel(&self) -> Result<()> {
-        match self.cancel.load(Ordering::Relaxed) {
-            true => Err(Error::new(ErrorKind::Cancelled, "the build was cancelled: nothing was published")),
-            false => Ok(()),
-        }
-    }
-}
-
-/// The phase of a build, as returned by [`BuildProgress::phase`].
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum BuildPhase {
-    /// Inserting pairs.
-    #[default]
-    Insert,
-    /// Re-sorting spilled runs whose order does not match the planned specification.
-    Sort,
-    /// Merging runs into fewer.
-    Merge,
-    /// Writing shards.
-    Write,
-    /// Reading back and sorting the keys, and writing the key file. The bytes of this phase are 8 per key.
-    Order,
-    /// Writing `info`, minishard table and manifest, and publishing the generation.
-    Publish,
-}
-
-/// The progress of a build; can be read from any thread.
-///
-/// ```
-/// # let store = std::env::temp_dir().join(format!("sharddb-progress-doc-{}", std::process::id()));
-/// use std::sync::Arc;
-/// use sharddb::write::{BuildPhase, BuildProgress};
-///
-/// let progress = Arc::new(BuildProgress::new());
-/// let mut loader = sharddb::BulkLoader::options().progress(progress.clone()).create(&store)?;
-/// loader.insert(7, b"seven")?;
-/// assert_eq!((progress.phase(), progress.done()), (BuildPhase::Insert, 5));
-/// # drop(loader);
-/// # std::fs::remove_dir_all(&store).ok();
-/// # Ok::<(), sharddb::Error>(())
-/// ```
-#[derive(Debug, Default)]
-pub struct BuildProgress {
-    step: AtomicU64,
-    phase: AtomicU8,
-    done: AtomicU64,
-    total: AtomicU64,
-}
-
-impl BuildProgress {
-    const PHASES: [BuildPhase; 6] = [
-        BuildPhase::Insert,
-        BuildPhase::Sort,
-        BuildPhase::Merge,
-        BuildPhase::Write,
-        BuildPhase::Order,
-        BuildPhase::Publish,
-    ];
-
-    /// Creates a progress of zero bytes, in the phase `Insert`.
-    pub fn new() -> BuildProgress {
-        BuildProgress::default()
-    }
-
-    /// Returns the current phase.
-    pub fn phase(&self) -> BuildPhase {
-        Self::PHASES.get(usize::from(self.phase.load(Ordering::Relaxed))).copied().unwrap_or_default()
-    }
-
-    /// Returns the number of steps begun. A phase is one step, except that each round of merging is a step of its own,
-    /// in which [`done`](BuildProgress::done) begins at 0 again.
-    ///
-    /// Values that are read after this number belong to this step or a later one.
-    pub fn step(&self) -> u64 {
-        self.step.load(Ordering::Acquire)
-    }
-
-    /// Returns the bytes done in this phase.
-    pub fn done(&self) -> u64 {
-        self.done.load(Ordering::Relaxed)
-    }
-
-    /// Returns the total bytes of this phase; 0 if unknown.
-    pub fn total(&self) -> u64 {
-        self.total.load(Ordering::Relaxed)
-    }
-
-    #[doc(hidden)]
-    pub fn begin(&self, phase: BuildPhase, total: u64) {
-        let number = Self::PHASES.iter().position(|other| *other == phase).unwrap_or(0);
-        self.phase.store(u8::try_from(number).unwrap_or(0), Ordering::Relaxed);
-        self.done.store(0, Ordering::Relaxed);
-        self.total.store(total, Ordering::Relaxed);
-        self.step.fetch_add(1, Ordering::Release);
-    }
-
-    #[doc(hidden)]
-    pub fn add(&self, bytes: u64) {
-        self.done.fetch_add(bytes, Ordering::Relaxed);
-    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    /// Two rounds of merging have the same phase; the step tells them apart.
-    #[test]
-    fn every_beginning_is_a_step_that_counts_from_zero() {
-        let progress = BuildProgress::new();
-        for step in 1..=3 {
-            progress.begin(BuildPhase::Merge, 100);
-            assert_eq!((progress.step(), progress.phase(), progress.done()), (step, BuildPhase::Merge, 0));
-            progress.add(70);
-        }
-    }
 
     #[test]
     fn the_default_is_within_its_bounds() {

@@ -40,6 +40,7 @@ use crate::write::shard_file::{PairHeader, ShardFile, ShardSummary, check_value_
 /// # std::fs::remove_file(&path).unwrap();
 /// # Ok::<(), sharddb::Error>(())
 /// ```
+#[must_use = "nothing is there until `finish`"]
 pub struct ShardWriter {
     file: ShardFile,
     encoder: GzipEncoder,

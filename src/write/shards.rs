@@ -16,9 +16,10 @@ use crate::format::spec::ShardingSpec;
 use crate::fs::disk;
 use crate::ids::{Location, ShardNumber};
 use crate::threads::on_threads;
+use crate::threads::progress::{Phase, Progress};
 use crate::write::header_file::HeaderFile;
 use crate::write::merged_pairs::MergedPairs;
-use crate::write::options::{BuildOptions, BuildPhase, BuildProgress, OnDuplicate};
+use crate::write::options::{BuildOptions, OnDuplicate};
 use crate::write::shard_file::{PairHeader, ShardFile, ShardSummary};
 use crate::write::slices::Span;
 use crate::write::sorter::Sorted;
@@ -65,7 +66,7 @@ impl ShardsTarget<'_> {
     ///
     /// `stored_bytes` is the number of their bytes; `memory` is that for the headers of minishards, in bytes.
     pub(super) fn write(&self, pairs: &dyn Pairs, stored_bytes: u64, threads: usize, memory: usize) -> Result<Written> {
-        self.options.progress.begin(BuildPhase::Write, stored_bytes);
+        self.options.progress.begin(Phase::Write, stored_bytes);
         let shard_indexes = ShardIndexLimit::new(self.options, stored_bytes);
         let job = ShardsJob { target: self, shard_indexes, threads, memory };
         match &self.options.on_duplicate {
@@ -216,7 +217,7 @@ impl SpanWriter<'_> {
     fn write(&mut self, pairs: &mut dyn SortedPairs) -> Result<()> {
         let mut next = pairs.next()?;
         while let Some((place, first)) = next {
-            self.job.target.options.check_cancel()?;
+            self.job.target.options.progress.check()?;
             next = self.collect(place, first, pairs)?;
             let location = self.job.target.spec.location_of_hash(place);
             self.enter_shard(location.shard)?;
@@ -270,7 +271,7 @@ impl SpanWriter<'_> {
             for header in self.headers.drain(..) {
                 spilled.push(&header)?;
             }
-            self.job.target.options.check_cancel()?;
+            self.job.target.options.progress.check()?;
             match pairs.next()? {
                 Some((next_place, pair)) if next_place == place => self.headers.push(pair),
                 other => break other,
@@ -312,7 +313,7 @@ fn no_shard() -> Error {
     Error::internal("a minishard is written before its shard was begun")
 }
 
-fn add_progress(progress: &BuildProgress, pairs: &[PairHeader]) {
+fn add_progress(progress: &Progress, pairs: &[PairHeader]) {
     progress.add(pairs.iter().map(|pair| pair.preamble_len + pair.stored_len).sum());
 }
 

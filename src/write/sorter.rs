@@ -23,6 +23,7 @@ use std::path::{Path, PathBuf};
 use crate::error::{Error, Result};
 use crate::format::layout::ValueAlignment;
 use crate::format::spec::{Encoding, ShardingSpec};
+use crate::threads::progress::Phase;
 use crate::write::Pairs;
 use crate::write::arena::Arena;
 use crate::write::batch::{self, Batch, Totals};
@@ -30,7 +31,7 @@ use crate::write::budget::Budget;
 use crate::write::duplicates::Duplicates;
 use crate::write::large::{LargeFileReader, LargeFileWriter};
 use crate::write::memory_pairs::{MemoryPairs, SlicedBatch};
-use crate::write::options::{BuildOptions, BuildPhase, OnDuplicate};
+use crate::write::options::{BuildOptions, OnDuplicate};
 use crate::write::run::{Run, run_path};
 use crate::write::run_pairs::{self, FanIn, RunPairs};
 use crate::write::shard_file::{PairHeader, check_value_len};
@@ -197,7 +198,7 @@ impl Sorter {
     /// Writes the bytes of a pair directly to the file of large pairs and adds its header to the batch.
     #[cold]
     fn add_large_pair(&mut self, key: u64, lens: (u64, u64), source: Source<'_>) -> Result<()> {
-        self.options.check_cancel()?;
+        self.options.progress.check()?;
         check_value_len(key, lens.1, self.data_encoding)?;
         let large = match &mut self.large {
             Some(large) => large,
@@ -224,7 +225,7 @@ impl Sorter {
     /// Passes the current batch to the threads and begins a new one with room for a pair of this cost.
     #[cold]
     fn next_batch(&mut self, cost: usize) -> Result<()> {
-        self.options.check_cancel()?;
+        self.options.progress.check()?;
         self.submit()?;
         let capacity = self.budget.batch.max(cost);
         self.make_room(capacity)?;
@@ -377,14 +378,14 @@ impl Sorter {
         /// Number of runs that are re-sorted at once. Each usually takes at most a quarter of the memory of batches, as
         /// its batches did before the spill.
         const AT_ONCE: usize = 3;
-        self.options.progress.begin(BuildPhase::Sort, self.runs.iter().map(Run::value_region_bytes).sum());
+        self.options.progress.begin(Phase::Sort, self.runs.iter().map(Run::value_region_bytes).sum());
         for run in std::mem::take(&mut self.runs) {
             if run_pairs::parts_of(&run, &spec).is_some() {
                 self.options.progress.add(run.value_region_bytes());
                 self.runs.push(run);
                 continue;
             }
-            self.options.check_cancel()?;
+            self.options.progress.check()?;
             while self.workers.under_way() >= AT_ONCE {
                 self.wait()?;
             }
@@ -396,7 +397,7 @@ impl Sorter {
     /// Merges groups of runs until one merge can read all remaining runs.
     fn merge_levels(&mut self, spec: ShardingSpec, fan_in: FanIn) -> Result<()> {
         while !fan_in.has_room_for(&self.runs, &spec) {
-            self.options.progress.begin(BuildPhase::Merge, self.runs.iter().map(Run::value_region_bytes).sum());
+            self.options.progress.begin(Phase::Merge, self.runs.iter().map(Run::value_region_bytes).sum());
             let mut group = Vec::new();
             for run in std::mem::take(&mut self.runs) {
                 group.push(run);
@@ -411,7 +412,7 @@ impl Sorter {
     }
 
     fn merge_group(&mut self, spec: ShardingSpec, group: Vec<Run>) -> Result<Run> {
-        self.options.check_cancel()?;
+        self.options.progress.check()?;
         let headers_at_most = group.iter().map(Run::headers_len).sum();
         // a spilled run is named by the number of its first batch; a merged run takes a number that no batch has
         let path = run_path(&self.spill_dir, self.next_batch_number);

@@ -11,8 +11,6 @@ use std::collections::HashSet;
 use std::fmt;
 use std::io::Read;
 use std::path::Path;
-use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 
 use crate::error::{Error, Result};
 use crate::format::layout::{Layout, ValueAlignment};
@@ -22,10 +20,10 @@ use crate::ids::ShardNumber;
 use crate::read::options::OpenOptions;
 use crate::read::snapshot::Snapshot;
 use crate::store::{PendingGeneration, Shared, Store};
-use crate::threads::cancel::Cancel;
+use crate::threads::progress::{Phase, Progress};
 use crate::write::duplicates::Duplicates;
 use crate::write::generation_writer::GenerationWriter;
-use crate::write::options::{BuildOptions, BuildPhase, BuildProgress};
+use crate::write::options::BuildOptions;
 use crate::write::shards::Written;
 use crate::write::sorter::{Sorted, Sorter, Source};
 use crate::write::updated_pairs::{Base, Outcome, UpdatedPairs};
@@ -90,14 +88,8 @@ impl UpdateOptions {
     }
 
     /// Sets the progress that the update reports, like [`BuildOptions::progress`].
-    pub fn progress(&mut self, progress: Arc<BuildProgress>) -> &mut UpdateOptions {
+    pub fn progress(&mut self, progress: &Progress) -> &mut UpdateOptions {
         self.build.progress(progress);
-        self
-    }
-
-    /// Sets a flag that cancels the update, like [`BuildOptions::cancel`].
-    pub fn cancel(&mut self, cancel: Arc<AtomicBool>) -> &mut UpdateOptions {
-        self.build.cancel(cancel);
         self
     }
 }
@@ -164,6 +156,7 @@ pub struct UpdateReport {
 /// # std::fs::remove_dir_all(&store).unwrap();
 /// # Ok::<(), sharddb::Error>(())
 /// ```
+#[must_use = "nothing is changed until `finish`"]
 pub struct Updater {
     options: UpdateOptions,
     base: Snapshot,
@@ -219,7 +212,7 @@ impl Updater {
         }
         let data_encoding = base.spec().data_encoding();
         let changes = Sorter::new(&options.build, Duplicates::KeepLast, data_encoding, pending.spill_dir(), 0)?;
-        options.build.progress.begin(BuildPhase::Insert, 0);
+        options.build.progress.begin(Phase::Insert, 0);
         Ok(Updater { options, base, changed: HashSet::new(), changes, pending })
     }
 
@@ -339,11 +332,11 @@ fn apply_to_native(
     let mut report = UpdateReport::of(&outcome, &written, overridden + written.dropped);
     written.value_bytes += manifest.value_bytes.saturating_sub(outcome.value_bytes);
     let read: HashSet<ShardNumber> = outcome.shards.into_iter().collect();
-    let cancel = Cancel::by(&options.build.cancel);
+    let copies = options.build.progress.apart();
     for record in manifest.shards.iter().filter(|record| !read.contains(&record.number)) {
         let file = base.shards_directory().join(manifest.sharding.shard_file_name(record.number));
         let stated = manifest.checksum_of(record);
-        match writer.pending.share(&file, stated, &cancel).map_err(|error| error.at_shard(record.number))? {
+        match writer.pending.share(&file, stated, &copies).map_err(|error| error.at_shard(record.number))? {
             Shared::Linked => report.linked_shards += 1,
             Shared::Copied => report.copied_shards += 1,
         }

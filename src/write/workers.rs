@@ -15,12 +15,13 @@ use crate::error::{Error, Result};
 use crate::format::spec::{Encoding, ShardingSpec};
 use crate::fs::owner::Owner;
 use crate::plan::KeyStats;
+use crate::threads::progress::Progress;
 use crate::write::SortedPairs;
 use crate::write::arena::Arena;
 use crate::write::batch::{Batch, Totals};
 use crate::write::duplicates::Duplicates;
 use crate::write::memory_pairs::{MemoryPairs, SlicedBatch};
-use crate::write::options::{BuildOptions, BuildProgress};
+use crate::write::options::BuildOptions;
 use crate::write::run::{Run, run_path};
 
 /// A task for a worker thread.
@@ -210,7 +211,7 @@ struct Worker {
     duplicates: Duplicates,
     data_encoding: Encoding,
     spill_dir: PathBuf,
-    progress: Arc<BuildProgress>,
+    progress: Progress,
     /// `Some` if a specification is to be planned.
     stats: Option<Arc<Mutex<KeyStats>>>,
 }

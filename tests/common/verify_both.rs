@@ -3,7 +3,7 @@
 use std::num::NonZero;
 
 use sharddb::verify::VerifyReport;
-use sharddb::{Result, Snapshot, VerifyLevel};
+use sharddb::{Progress, Result, Snapshot, VerifyLevel};
 
 pub(crate) trait VerifyBoth {
     /// Verifies on one thread; asserts that several threads report the same, and the progress of both.
@@ -15,18 +15,15 @@ impl VerifyBoth for Snapshot {
     fn verify_both(&self, level: VerifyLevel) -> Result<VerifyReport> {
         let one = self.verify(level);
         for threads in [2, 5] {
-            let mut last = (0, None);
-            let several = self.verify_parallel(level, NonZero::new(threads).unwrap(), |done, total| {
-                assert!(done >= last.0 && done <= total && last.1.is_none_or(|before| before == total));
-                last = (done, Some(total));
-            });
+            let progress = Progress::new();
+            let several = self.verify_with(level, NonZero::new(threads).unwrap(), &progress);
             match (&one, &several) {
                 (Ok(one), Ok(several)) => {
                     assert_eq!(lines(several), lines(one), "{threads} threads");
                     // each range reads some zeros of a sparse shard index before it looks for the end of the hole
                     let more = several.bytes_read - one.bytes_read;
                     assert!(more <= one.shards * 4 * threads as u64 * (64 << 10), "{more} more bytes read");
-                    assert!(last.1.is_none_or(|total| last.0 == total), "{last:?}");
+                    assert_eq!(progress.done(), progress.total());
                 }
                 _ => assert_eq!(several.map_err(text).err(), one.as_ref().map_err(text).err()),
             }

@@ -376,8 +376,9 @@ fn info_keeps_foreign_members_and_a_cancelled_build_publishes_nothing() {
     assert!(text.contains("\"transform\": [1.0, 0]") && !text.contains("old"), "{text}");
     assert!(options().info("[]").create(directory.path()).is_err());
 
-    let cancel = std::sync::Arc::new(std::sync::atomic::AtomicBool::new(true));
-    let mut loader = options().cancel(cancel).create(directory.path()).unwrap();
+    let progress = sharddb::Progress::new();
+    progress.cancel();
+    let mut loader = options().progress(&progress).create(directory.path()).unwrap();
     loader.insert(1, b"x").unwrap();
     assert_eq!(loader.finish().unwrap_err().kind(), ErrorKind::Cancelled);
     let store = Store::open(directory.path()).unwrap();

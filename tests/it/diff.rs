@@ -6,13 +6,13 @@ use std::fs;
 use std::num::NonZero;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use quickcheck::{Gen, QuickCheck};
 use sharddb::diff::{Change, ChangeKind, Diff, DiffTotals};
 use sharddb::spec::{Encoding, HashFunction, ValueAlignment};
-use sharddb::{BuildOptions, BulkLoader, ErrorKind, OpenOptions, Result, ShardDb, ShardingSpec, Snapshot, VerifyReads};
+use sharddb::{
+    BuildOptions, BulkLoader, ErrorKind, OpenOptions, Progress, Result, ShardDb, ShardingSpec, Snapshot, VerifyReads,
+};
 
 use crate::common::naive::NaiveSpec;
 use crate::common::{Answer, Storage, TempDir, data, expected, json, name, sets, xorshift};
@@ -190,13 +190,14 @@ fn is_model(old: Vec<(u8, Vec<u8>)>, edits: Vec<(u8, Option<Vec<u8>>)>, has_prea
         let open = |path| storage.open(&OpenOptions::new(), path).unwrap().snapshot();
         let (old, new) = (open(&old_path), open(&new_path));
         for n in [1, 3] {
-            let progress = Arc::new(AtomicU64::new(0));
+            let progress = Progress::new();
             let mut diff = Diff::between(&old, &new);
-            let (changes, errors, totals) = run(diff.threads(threads(n)).progress(progress.clone()));
+            let (changes, errors, totals) = run(diff.threads(threads(n)).progress(&progress));
             assert_eq!(errors.first().map(ToString::to_string), None);
             assert_eq!(changes, expected);
             assert_eq!(totals.unchanged, same);
-            assert_eq!(progress.load(Ordering::Relaxed), old.key_count().unwrap() + new.key_count().unwrap());
+            let keys = old.key_count().unwrap() + new.key_count().unwrap();
+            assert_eq!((progress.done(), progress.total()), (keys, keys));
         }
     }
 }
@@ -263,8 +264,9 @@ fn a_break_ends_the_comparison() {
 fn a_set_flag_cancels() {
     let scratch = TempDir::new();
     let old = build(&scratch.path().join("old"), &mut options(spec(1, 1)), &pairs(100));
-    let cancel = Arc::new(AtomicBool::new(true));
-    let error = Diff::between(&old, &old).cancel(cancel).count().unwrap_err();
+    let progress = Progress::new();
+    progress.cancel();
+    let error = Diff::between(&old, &old).progress(&progress).count().unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Cancelled);
 }
 
@@ -669,7 +671,7 @@ fn a_store_holds_what_was_put_into_it() {
     }
     assert!(snapshot.holds(1, None).unwrap());
     assert!(!snapshot.holds(1, Some((b"", b""))).unwrap());
-    let shard = shard_with(&snapshot, b"preamble");
+    let shard = shard_with(&snapshot, b"prefix");
     damage(&shard, b"fix");
     let snapshot = ShardDb::open(shard.parent().unwrap()).unwrap().snapshot();
     assert_eq!(snapshot.holds(7, Some((b"pre", b"fix"))).unwrap_err().kind(), ErrorKind::Corrupt);

@@ -5,15 +5,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::ops::{Bound, RangeBounds};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use crate::common::{Answer, Storage, TempDir, data, directory_bytes, expected, name, sets, xorshift};
 use sharddb::read::RangeOptions;
 use sharddb::spec::{Encoding, HashFunction, Layout, ShardNumber};
 use sharddb::verify::FindingKind;
 use sharddb::write::ShardWriter;
-use sharddb::{BulkLoader, ErrorKind, OpenOptions, ShardingSpec, Snapshot, VerifyLevel, VerifyReads};
+use sharddb::{BulkLoader, ErrorKind, OpenOptions, Progress, ShardingSpec, Snapshot, VerifyLevel, VerifyReads};
 
 type Model = BTreeMap<u64, Vec<u8>>;
 
@@ -235,12 +233,12 @@ fn many_keys_in_memory_and_spilled() {
         let db = Storage::Mapped.open(&OpenOptions::new(), store.path()).unwrap();
         let snapshot = db.snapshot();
         for (memory, threads) in [(0, 3), (100_000, 1), (1 << 20, 2), (u64::MAX, 1), (u64::MAX, 5)] {
-            let progress = Arc::new(AtomicU64::new(0));
+            let progress = Progress::new();
             let mut options = RangeOptions::new();
-            options.memory(memory).threads(threads).temp_dir(store.path()).progress(progress.clone());
+            options.memory(memory).threads(threads).temp_dir(store.path()).progress(&progress);
             let found: Vec<u64> = options.keys(&snapshot, ..).map(Result::unwrap).collect();
             assert!(found == keys, "{spec} memory {memory} threads {threads}");
-            assert_eq!(progress.load(Ordering::Relaxed), if ordered { 0 } else { keys.len() as u64 });
+            assert_eq!(progress.done(), if ordered { 0 } else { keys.len() as u64 });
             let (low, high) = (keys[1000], keys[290_000]);
             let mut range = options.keys(&snapshot, low..high);
             assert_eq!(range.remaining(), 289_000);
@@ -281,8 +279,9 @@ fn a_spill_that_fails_is_the_only_item() {
         keys.seek(0);
         assert!(keys.next().is_none() && keys.next_back().is_none());
     }
-    let cancel = Arc::new(AtomicBool::new(true));
-    let mut keys = RangeOptions::new().cancel(cancel).keys(&snapshot, ..);
+    let progress = Progress::new();
+    progress.cancel();
+    let mut keys = RangeOptions::new().progress(&progress).keys(&snapshot, ..);
     assert_eq!(keys.next().unwrap().unwrap_err().kind(), ErrorKind::Cancelled);
     assert!(keys.next().is_none());
 }

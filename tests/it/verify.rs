@@ -3,6 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
+use std::num::NonZero;
 use std::ops::Bound;
 use std::path::{Path, PathBuf};
 
@@ -11,7 +12,9 @@ use crate::common::{self, Storage, TempDir, data, directory_bytes, expected, jso
 use crate::mixed_files::with_crafted_table;
 use sharddb::spec::{Encoding, HashFunction, ValueAlignment};
 use sharddb::verify::{FindingKind, Severity, VerifyReport};
-use sharddb::{BuildOptions, BulkLoader, ErrorKind, OpenOptions, ShardDb, ShardingSpec, Snapshot, VerifyLevel};
+use sharddb::{
+    BuildOptions, BulkLoader, ErrorKind, OpenOptions, Progress, ShardDb, ShardingSpec, Snapshot, VerifyLevel,
+};
 
 const LEVELS: [VerifyLevel; 3] = [VerifyLevel::Structure, VerifyLevel::Index, VerifyLevel::Data];
 
@@ -171,13 +174,13 @@ fn a_database_from_pairs_gives_no_finding_and_counts_its_pairs() {
         let value_bytes: usize = pairs.iter().map(|(_, value)| value.len()).sum();
         let snapshot = ShardDb::from_pairs(pairs).unwrap().snapshot();
         for level in LEVELS {
-            let mut steps = Vec::new();
-            let report = snapshot.verify_with(level, |done, total| steps.push((done, total))).unwrap();
+            let progress = Progress::new();
+            let report = snapshot.verify_with(level, NonZero::<usize>::MIN, &progress).unwrap();
             assert_eq!(lines(&report), "", "{count} pairs, {level:?}");
             let counted = if level == VerifyLevel::Structure { (1, 0, 0) } else { (1, count, value_bytes as u64) };
             assert_eq!((report.shards, report.keys, report.value_bytes), counted, "{count} pairs, {level:?}");
-            let (done, total) = *steps.last().unwrap();
-            assert!(done == total && total > 0, "{count} pairs, {level:?}: {steps:?}");
+            let (done, total) = (progress.done(), progress.total());
+            assert!(done == total && total > 0, "{count} pairs, {level:?}: {progress:?}");
         }
     }
 }
@@ -783,12 +786,11 @@ fn progress_only_grows_and_ends_at_its_total() {
     let broken = data("corrupt/ix_end_beyond_file");
     for directory in [ours.path(), &broken, &data("public/ts_all_zero_length_gzip")] {
         for level in LEVELS {
-            let mut told = Vec::new();
+            let progress = Progress::new();
             let snapshot = ShardDb::open(directory).unwrap().snapshot();
-            snapshot.verify_with(level, |done, total| told.push((done, total))).unwrap();
-            let (done, total) = *told.last().unwrap();
-            assert!(done == total && total > 0, "{directory:?}, {level:?}: {told:?}");
-            assert!(told.is_sorted() && told.iter().all(|(_, of)| *of == total), "{directory:?}, {level:?}: {told:?}");
+            snapshot.verify_with(level, NonZero::<usize>::MIN, &progress).unwrap();
+            let (done, total) = (progress.done(), progress.total());
+            assert!(done == total && total > 0, "{directory:?}, {level:?}: {progress:?}");
         }
     }
 }
@@ -954,11 +956,13 @@ fn several_threads_and_many_shards() {
         fs::remove_file(snapshot.directory().join(shard)).unwrap();
     }
     assert!(snapshot.verify_both(VerifyLevel::Data).unwrap().errors() > 80);
-    let threads = std::num::NonZero::new(4).unwrap();
-    let stopped = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
-        snapshot.verify_parallel(VerifyLevel::Data, threads, |_, _| panic!("planted"))
-    }));
-    assert_eq!(stopped.unwrap_err().downcast_ref::<&str>(), Some(&"planted"));
+    let progress = Progress::new();
+    progress.cancel();
+    for threads in [1, 4] {
+        let stopped = snapshot.verify_with(VerifyLevel::Data, NonZero::new(threads).unwrap(), &progress);
+        assert_eq!(stopped.unwrap_err().kind(), ErrorKind::Cancelled);
+        assert!(progress.done() < progress.total() / 2, "{progress:?}");
+    }
     fs::remove_dir_all(snapshot.directory()).unwrap();
     assert_eq!(snapshot.verify_both(VerifyLevel::Data).unwrap_err().kind(), ErrorKind::GenerationGone);
 }

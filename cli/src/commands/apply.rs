@@ -97,9 +97,9 @@ impl Args {
     fn apply(&self, patch: &Input, context: &Context) -> Result<Option<(Published, UpdateReport)>> {
         let longest_line = self.memory.map_or(LONGEST_LINE, |memory| memory.0 / 4);
         let reading = Reading { longest_line, ..Reading::of_list(context) };
-        let stages = Stages::new(Arc::clone(&reading.progress));
+        let stages = Stages::new(Arc::clone(&reading.progress), context);
         let mut options = UpdateOptions::new();
-        options.progress(Arc::clone(&stages.build)).cancel(Arc::clone(context.interrupt.cancel()));
+        options.progress(&stages.build);
         if let Some(memory) = self.memory {
             options.memory(memory.0);
         }

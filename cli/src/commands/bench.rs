@@ -143,7 +143,7 @@ impl Args {
         context.say(format_args!("building a store of {}", plural(directory.keys().len() as u64, "key")));
         let begun = Instant::now();
         let mut options = BulkLoader::options();
-        let mut loader = options.cancel(context.interrupt.cancel().clone()).create(scratch.path())?;
+        let mut loader = options.progress(&context.interrupt.progress()).create(scratch.path())?;
         directory.read(&Reading::of_list(context), &mut loader)?;
         let published = loader.finish()?;
         Ok(Built { scratch, published, time: begun.elapsed().as_nanos() as f64 })

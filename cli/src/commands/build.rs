@@ -12,8 +12,8 @@ use clap::builder::{PossibleValuesParser, TypedValueParser};
 use glob::Pattern;
 use serde_json::json;
 use sharddb::spec::{Encoding, ValueAlignment};
-use sharddb::write::{BuildPhase, BuildProgress};
 use sharddb::{BuildOptions, BulkLoader, OnDuplicate, OpenOptions, Profile, Published, ShardingSpec, Store};
+use sharddb::{Phase, Progress};
 
 use crate::allow_empty::AllowEmpty;
 use crate::commands::{gc, write_json};
@@ -25,7 +25,7 @@ use crate::intake::{FirstSkeleton, Intake, Loading};
 use crate::number::plural;
 use crate::output::Sources;
 use crate::plan::ValueTrial;
-use crate::progress::{Amount, Progress, Status, part};
+use crate::progress::{Amount, Display, Status};
 use crate::remote::url::path_or_url;
 use crate::remote::{Call, RemoteStore};
 use crate::size::{Size, parse_memory};
@@ -49,7 +49,7 @@ Examples:
 Inputs (the format follows from the name: a directory, .ndjson or .jsonl, .csv, .bin, .bin2; files
 ending in .gz and .zst are decompressed):
   dir     one file per key, named by the key: 7, or 7.gz, which is decompressed. If there are 7 and
-          7.index, 7.index is the value and 7 is its preamble, like mesh fragments before a manifest.
+          7.index, 7.index is the value and 7 its preamble, like mesh fragments before a manifest.
           info, dotfiles, *.spatial, *.labels* and what --ignore names are skipped
   ndjson  {\"key\": 7, \"value_b64\": \"...\"}, or \"text\": \"...\", or \"value\": any JSON, which is stored as
           written, without white space; optional \"preamble_b64\". A key is a number or a string, and
@@ -363,9 +363,9 @@ impl Args {
     ) -> Result<(Published, Skipped)> {
         let reading = self.inputs.reading(context);
         input::announce(inputs, &reading);
-        let stages = Stages::new(Arc::clone(&reading.progress));
+        let stages = Stages::new(Arc::clone(&reading.progress), context);
         let mut options = self.options(info)?;
-        options.progress(Arc::clone(&stages.build)).cancel(Arc::clone(context.interrupt.cancel()));
+        options.progress(&stages.build);
         let _progress = stages.show(context.quiet);
         let mut loader =
             options.create(&self.store).map_err(|error| foreign::not_a_store(error.into(), &self.store))?;
@@ -554,22 +554,22 @@ pub(super) fn alignments() -> impl TypedValueParser<Value = ValueAlignment> {
 /// The stages of a build or an update: the inputs are read, then the loader sorts, writes and syncs.
 pub(super) struct Stages {
     input: Arc<InputProgress>,
-    pub(super) build: Arc<BuildProgress>,
+    pub(super) build: Progress,
     all_read: Arc<AtomicBool>,
 }
 
 impl Stages {
-    pub(super) fn new(input: Arc<InputProgress>) -> Stages {
-        Stages { input, build: Arc::default(), all_read: Arc::default() }
+    pub(super) fn new(input: Arc<InputProgress>, context: &Context) -> Stages {
+        Stages { input, build: context.interrupt.progress(), all_read: Arc::default() }
     }
 
     pub(super) fn all_read(&self) {
         self.all_read.store(true, Ordering::Relaxed);
     }
 
-    pub(super) fn show(&self, quiet: bool) -> Progress {
-        let (input, build, all_read) = (Arc::clone(&self.input), Arc::clone(&self.build), Arc::clone(&self.all_read));
-        Progress::start(quiet, move || match all_read.load(Ordering::Relaxed) {
+    pub(super) fn show(&self, quiet: bool) -> Display {
+        let (input, build, all_read) = (Arc::clone(&self.input), self.build.clone(), Arc::clone(&self.all_read));
+        Display::start(quiet, move || match all_read.load(Ordering::Relaxed) {
             false => Status { phase: "read", number: 0, part: input.fraction(), amount: Amount::Bytes(input.bytes()) },
             true => status_of(&build),
         })
@@ -577,17 +577,11 @@ impl Stages {
 }
 
 /// The status of a loader that has all pairs.
-pub(super) fn status_of(build: &BuildProgress) -> Status {
-    let number = build.step(); // before the other values, which are of this step or of a later one
-    let phase = match build.phase() {
-        BuildPhase::Insert => return Status::of_phase("sort", number), // counts what was inserted, not what is sorted
-        BuildPhase::Sort => "sort",
-        BuildPhase::Merge => "merge",
-        BuildPhase::Write => "write",
-        BuildPhase::Order => "order",
-        BuildPhase::Publish => return Status::of_phase("sync", number),
-        _ => return Status::of_phase("build", number),
-    };
-    let (done, total) = (build.done(), build.total());
-    Status { phase, number, part: part(done, total), amount: Amount::Bytes(done.min(total)) }
+pub(super) fn status_of(build: &Progress) -> Status {
+    let status = Status::of_work(build.phase().as_str(), build);
+    match build.phase() {
+        Phase::Insert => Status::of_phase("sort", status.number), // counts what was inserted, not what is sorted
+        Phase::Publish => Status::of_phase("sync", status.number),
+        _ => status,
+    }
 }

@@ -14,7 +14,7 @@ use crate::context::Context;
 use crate::exit::Exit;
 use crate::failure::{Failure, Result};
 use crate::number::plural;
-use crate::progress::Progress;
+use crate::progress::Display;
 use crate::receipts;
 use crate::remote::RemoteStore;
 use crate::remote::url::path_or_url;
@@ -88,9 +88,9 @@ impl Args {
         let spills = receipts::read(&self.spills)?;
         let mut options = self.options();
         let build = Arc::default();
-        options.progress(Arc::clone(&build)).cancel(Arc::clone(context.interrupt.cancel()));
+        options.progress(&build);
         let cleanup = context.interrupt.writing();
-        let progress = Progress::start(context.quiet, move || status_of(&build));
+        let progress = Display::start(context.quiet, move || status_of(&build));
         let receipt = match &remote {
             Some(remote) => remote.build_part(&self.job, &plan, spills, self.part, &options, context)?,
             None => {

@@ -2,7 +2,6 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::time::Instant;
 
 use clap::ArgGroup;
@@ -10,7 +9,7 @@ use sharddb::internal::key::Key;
 use sharddb::internal::key_range::KeyRange;
 use sharddb::shard::Entry;
 use sharddb::spec::ShardNumber;
-use sharddb::{BulkLoader, Snapshot};
+use sharddb::{BulkLoader, Snapshot, Unit};
 
 use crate::commands::export::{Absent, read_keys};
 use crate::commands::get_many;
@@ -21,7 +20,6 @@ use crate::exit::Exit;
 use crate::failure::Result;
 use crate::foreign;
 use crate::input::KeyList;
-use crate::progress::Unit;
 use crate::remote::url::local_path;
 
 /// Make a store of some of the pairs of a database
@@ -81,8 +79,8 @@ impl Args {
             options.ordered(true);
         }
         let cleanup = context.interrupt.publishing();
-        let stages = Stages::new(Unit::Items("keys"));
-        options.progress(Arc::clone(&stages.build));
+        let stages = Stages::new(Unit::Keys, context);
+        options.progress(&stages.build);
         let progress = stages.show(context.quiet);
         let loader = options.create(&self.out).map_err(|error| foreign::not_a_store(error.into(), &self.out))?;
         let mut copy = Copy { context, source: &source, path: &self.db, loader, stages, absent: Absent::default() };
@@ -137,7 +135,7 @@ struct Copy<'a> {
 impl Copy<'_> {
     /// Copies the pairs whose keys are in a range. Reads all indexes.
     fn range(&mut self, range: KeyRange) -> Result<()> {
-        self.stages.read.set_total(self.source.key_count().unwrap_or(0));
+        self.stages.begin(self.source.key_count().unwrap_or(0));
         for shard in self.source.shards() {
             for entry in shard?.iter() {
                 self.context.check_cancel()?;
@@ -157,7 +155,7 @@ impl Copy<'_> {
         for key in wanted {
             by_shard.entry(self.source.spec().route(key).shard).or_default().insert(key);
         }
-        self.stages.read.set_total(by_shard.values().map(|keys| keys.len() as u64).sum());
+        self.stages.begin(by_shard.values().map(|keys| keys.len() as u64).sum());
         for (number, mut keys) in by_shard {
             if let Some(shard) = self.source.shard(number)? {
                 for entry in shard.iter() {

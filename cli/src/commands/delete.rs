@@ -1,10 +1,9 @@
 //! `delete`: deletes keys of a store.
 
 use std::path::PathBuf;
-use std::sync::Arc;
 
 use clap::Arg;
-use sharddb::write::{BuildProgress, UpdateOptions};
+use sharddb::write::UpdateOptions;
 use sharddb_container::Container;
 
 use crate::commands::build::status_of;
@@ -13,7 +12,7 @@ use crate::context::Context;
 use crate::exit::Exit;
 use crate::failure::Result;
 use crate::position::KeysOrPosition;
-use crate::progress::Progress;
+use crate::progress::Display;
 use crate::remote::url::local_path;
 
 /// Delete keys of a store and publish the result
@@ -52,11 +51,11 @@ fn of_pairs(keys: Arg) -> Arg {
 
 impl Args {
     pub(crate) fn run(&self, context: &Context) -> Result<Exit> {
-        let build = Arc::<BuildProgress>::default();
+        let build = context.interrupt.progress();
         let mut options = UpdateOptions::new();
-        options.strict(self.strict).progress(Arc::clone(&build));
+        options.strict(self.strict).progress(&build);
         let mut update = Update::begin(&self.store, None, options, context)?;
-        let progress = Progress::start(context.quiet, move || status_of(&build));
+        let progress = Display::start(context.quiet, move || status_of(&build));
         let keys = self.keys.resolve(|| Container::key_space(update.updater.base()))?;
         update.delete(&keys)?;
         update.finish(progress)?.conclude(self.after, 0, context)

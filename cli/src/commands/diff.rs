@@ -3,7 +3,6 @@
 use std::num::NonZero;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
 use clap::ValueEnum;
 use serde_json::json;
@@ -18,7 +17,7 @@ use crate::exit::Exit;
 use crate::failure::{Failure, Result};
 use crate::number::plural;
 use crate::output::{Patch, Sources, Target, Values};
-use crate::progress::{Counter, Progress, Unit};
+use crate::progress::Display;
 
 /// Print the keys that were added, removed or changed between two databases or generations
 #[derive(Debug, clap::Args)]
@@ -173,12 +172,10 @@ impl Args {
         errors: &mut Errors,
         context: &Context,
     ) -> Result<DiffTotals> {
-        let counter = Counter::new("compare", Unit::Items("keys"));
-        counter.set_total(old.key_count().zip(new.key_count()).map_or(0, |(old, new)| old.saturating_add(new)));
-        let shown = Arc::clone(&counter);
-        let _progress = Progress::beside(&self.output, context.quiet, move || shown.status(0));
+        let progress = context.interrupt.progress();
+        let _shown = Display::beside(&self.output, context.quiet, "compare", &progress);
         let mut diff = Diff::between(old, new);
-        diff.progress(Arc::clone(counter.done())).cancel(Arc::clone(context.interrupt.cancel()));
+        diff.progress(&progress);
         if let Some(threads) = self.threads {
             diff.threads(threads);
         }

@@ -3,14 +3,13 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
 use clap::ValueEnum;
 use sharddb::internal::key::Key;
 use sharddb::read::{Range, RangeEntry};
 use sharddb::shard::Entry;
 use sharddb::spec::ShardNumber;
-use sharddb::{ErrorKind, Snapshot, Value};
+use sharddb::{ErrorKind, Phase, Progress, Snapshot, Unit, Value};
 use sharddb_container::{Container, bcolz, zarr};
 use sharddb_remote::RemoteValue;
 
@@ -28,7 +27,7 @@ use crate::number::plural;
 use crate::order::Order;
 use crate::output::{Form, Output, Sources, Values};
 use crate::printable::word;
-use crate::progress::{Counter, Progress, Unit};
+use crate::progress::Display;
 use crate::remote::url::url_of;
 use crate::remote::{RemoteDatabase, RemoteOpening};
 
@@ -48,9 +47,9 @@ Examples:
   sharddb export store --format zarr --output volume.zarr            the array that was imported
 
 Pairs are written in storage order, or in that of their keys with --range, --sorted or --reverse,
-which looks each pair up and is slower on a cold disk. They keep their preambles: dir writes a preamble
-to file 7 and the value to 7.index; bin cannot store preambles and fails. build of an export, with
-the same options and --info, produces the same bytes.
+which looks each pair up and is slower on a cold disk. They keep their preambles: dir writes a
+preamble to file 7 and the value to 7.index; bin cannot store preambles and fails. build of an
+export, with the same options and --info, produces the same bytes.
 
 Every stored check is verified and every chunk of an array decoded, because a build of the export
 would compute new checks for damaged bytes. --no-verify skips that. A bad entry is left out and
@@ -149,15 +148,14 @@ impl Args {
         };
         let output = Output::open(&self.output, format)?;
         let (unit, all) = match &opened {
-            Opened::Sharded(snapshot) => (Unit::Items("keys"), snapshot.key_count().unwrap_or(0)),
-            Opened::Container(_) => (Unit::Items("chunks"), 0), // known when they are listed
+            Opened::Sharded(snapshot) => (Unit::Keys, snapshot.key_count().unwrap_or(0)),
+            Opened::Container(_) => (Unit::Chunks, 0), // known when they are listed
         };
-        let counter = Counter::new("export", unit);
+        let read = context.interrupt.progress();
         let some = wanted.as_ref().map(|wanted| wanted.len() as u64).or(pairs.as_ref().map(Range::remaining));
-        counter.set_total(some.unwrap_or(all));
-        let shown = Arc::clone(&counter);
-        let progress = Progress::beside(&self.output, context.quiet, move || shown.status(0));
-        let mut export = Export { context, output, errors: Errors::new(), counter };
+        read.begin_counting(Phase::Copy, unit, some.unwrap_or(all));
+        let shown = Display::beside(&self.output, context.quiet, "export", &read);
+        let mut export = Export { context, output, errors: Errors::new(), read };
         match (&opened, wanted) {
             (Opened::Sharded(snapshot), Some(wanted)) => export.some(snapshot, wanted)?,
             (Opened::Sharded(snapshot), None) => match pairs {
@@ -169,12 +167,12 @@ impl Args {
             }
             (Opened::Container(container), None) => {
                 let keys: Vec<_> = container.keys().collect();
-                export.counter.set_total(keys.len() as u64);
+                export.read.begin_counting(Phase::Copy, unit, keys.len() as u64);
                 export.chunks(&|key| self.chunk(&**container, key), &mut keys.into_iter())?;
             }
         }
         export.output.finish()?;
-        drop(progress);
+        drop(shown);
         if matches!(opened, Opened::Sharded(_)) && export.errors.has_damage() {
             self.suggest_salvage();
         }
@@ -198,12 +196,11 @@ impl Args {
             true => context.interrupt.cleanup(),
             false => context.interrupt.writing(),
         };
-        let counter = Counter::new("export", Unit::Items("keys"));
-        counter.set_total(wanted.as_ref().map_or(snapshot.key_count().unwrap_or(0), |wanted| wanted.len() as u64));
-        let shown = Arc::clone(&counter);
+        let (read, all) = (context.interrupt.progress(), snapshot.key_count().unwrap_or(0));
+        read.begin_counting(Phase::Copy, Unit::Keys, wanted.as_ref().map_or(all, |wanted| wanted.len() as u64));
         let output = Output::open(&self.output, format)?;
-        let progress = Progress::beside(&self.output, context.quiet, move || shown.status(0));
-        let mut export = Export { context, output, errors: Errors::new(), counter };
+        let shown = Display::beside(&self.output, context.quiet, "export", &read);
+        let mut export = Export { context, output, errors: Errors::new(), read };
         match (wanted, bounds) {
             (Some(wanted), _) => export.some_remote(remote, wanted)?,
             (None, Some(bounds)) => {
@@ -216,7 +213,7 @@ impl Args {
             }
         }
         export.output.finish()?;
-        drop(progress);
+        drop(shown);
         Ok(export.errors.exit())
     }
 
@@ -303,17 +300,17 @@ struct Export<'a> {
     output: Output,
     errors: Errors,
     /// Counts the pairs that are read.
-    counter: Arc<Counter>,
+    read: Progress,
 }
 
 impl Export<'_> {
     fn all(&mut self, snapshot: &Snapshot) -> Result<()> {
-        let (encoder, context, counter) = (self.output.encoder(), self.context, Arc::clone(&self.counter));
+        let (encoder, context, read) = (self.output.encoder(), self.context, self.read.clone());
         let encode = |entry: sharddb::Result<Entry<'_>>, block: &mut Vec<u8>| {
             context.check_cancel()?;
-            counter.add(1);
-            let read = entry.and_then(|entry| Ok((entry, entry.preamble()?)));
-            match read.and_then(|(entry, preamble)| Ok((entry.key(), preamble, entry.value()?))) {
+            read.add(1);
+            let pair = entry.and_then(|entry| Ok((entry, entry.preamble()?)));
+            match pair.and_then(|(entry, preamble)| Ok((entry.key(), preamble, entry.value()?))) {
                 Ok((key, preamble, value)) => encoder.encode(key, &preamble, &value, block).map(|()| None),
                 Err(error) => Ok(Some(error)),
             }
@@ -331,7 +328,7 @@ impl Export<'_> {
     fn batches(&mut self, mut next: impl FnMut() -> Result<Option<Vec<(u64, RemoteValue)>>>) -> Result<()> {
         while let Some(pairs) = next()? {
             self.context.check_cancel()?;
-            self.counter.add(pairs.len() as u64);
+            self.read.add(pairs.len() as u64);
             pairs.iter().try_for_each(|(key, value)| self.output.write(*key, &[], value))?;
         }
         Ok(())
@@ -352,7 +349,7 @@ impl Export<'_> {
                     Err(error) => self.errors.tell(&error),
                 }
             }
-            self.counter.add(keys.len() as u64);
+            self.read.add(keys.len() as u64);
         }
         self.note_absent(&absent);
         Ok(())
@@ -362,7 +359,7 @@ impl Export<'_> {
     fn in_order(&mut self, pairs: impl Iterator<Item = sharddb::Result<RangeEntry>>) -> Result<()> {
         for pair in pairs {
             self.context.check_cancel()?;
-            self.counter.add(1);
+            self.read.add(1);
             match pair {
                 Ok(pair) => {
                     let both = pair.preamble().and_then(|preamble| pair.value().map(|value| (preamble, value)));
@@ -383,7 +380,7 @@ impl Export<'_> {
         let mut absent = Absent::default();
         for key in keys {
             self.context.check_cancel()?;
-            self.counter.add(1);
+            self.read.add(1);
             match key.and_then(|key| Ok((key, get(key)?))) {
                 Ok((key, Some(chunk))) => self.output.write(key, &[], &chunk)?,
                 Ok((key, None)) => absent.add(key),
@@ -412,7 +409,7 @@ impl Export<'_> {
             keys.sort_unstable();
             keys.dedup();
             self.some_of_shard(snapshot, number, &keys, &mut absent)?;
-            self.counter.add(keys.len() as u64);
+            self.read.add(keys.len() as u64);
         }
         self.note_absent(&absent);
         Ok(())

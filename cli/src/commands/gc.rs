@@ -16,7 +16,7 @@ use crate::failure::{Failure, Result};
 use crate::freed::Files;
 use crate::leases::Leases;
 use crate::number::plural;
-use crate::progress::{Amount, Progress, Status};
+use crate::progress::Display;
 use crate::remote::url::path_or_url;
 use crate::remote::{Call, RemoteStore};
 use crate::size::Size;
@@ -122,16 +122,12 @@ impl Args {
 
 /// Removes all but the newest generations.
 pub(crate) fn collect(context: &Context, store: &Store, keep: usize) -> Result<Collected> {
-    let (observed, before) = (Store::open(store.path())?, store.generations()?.len());
-    let writer = store.writer()?;
+    let mut writer = store.writer()?;
     let (files, damage) = examine(store, &store.removable(keep)?)?;
-    let progress = Progress::start(context.quiet, move || {
-        let left = observed.generations().map_or(before, |left| left.len());
-        let amount = Amount::Items(before.saturating_sub(left) as u64, "generations");
-        Status { amount, ..Status::of_phase("remove", 0) }
-    });
-    let report = writer.gc(keep)?;
-    drop(progress);
+    let progress = context.interrupt.progress();
+    let shown = Display::count(context.quiet, "remove", &progress);
+    let report = writer.progress(&progress).gc(keep)?;
+    drop(shown);
     Ok(Collected::of(&report, &files, &damage))
 }
 

@@ -7,8 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use clap::builder::Resettable;
 use clap::{Arg, Id};
 use sharddb::spec::Encoding;
-use sharddb::write::BuildProgress;
-use sharddb::{BuildOptions, BulkLoader, ErrorKind, Profile, Published, Snapshot, Store, Value};
+use sharddb::{BuildOptions, BulkLoader, ErrorKind, Phase, Profile, Progress, Published, Snapshot, Store, Unit, Value};
 use sharddb_container::{Container, Form};
 
 use crate::allow_empty::AllowEmpty;
@@ -22,7 +21,7 @@ use crate::exit::Exit;
 use crate::failure::{Failure, Place, Result};
 use crate::number::plural;
 use crate::output::Sources;
-use crate::progress::{Counter, Progress, Unit};
+use crate::progress::{Display, Status};
 use crate::remote::url::local_path;
 use crate::size::{Size, parse_memory};
 use crate::{foreign, sharding};
@@ -133,7 +132,7 @@ impl Args {
     /// The options of the new store that the command line states.
     fn options(&self, sharding: Option<&str>, context: &Context) -> Result<BuildOptions> {
         let mut options = BulkLoader::options();
-        options.cancel(Arc::clone(context.interrupt.cancel()));
+        options.progress(&context.interrupt.progress());
         if let Some(memory) = self.memory {
             options.memory(memory.0);
         }
@@ -155,13 +154,13 @@ impl Args {
             // the null is for metadata with a member "sharding": the loader refuses an info that has only a nested one
             options.info(format!("{{\"{member}\": {metadata}, \"sharding\": null}}"));
         }
-        let stages = Stages::new(Unit::Items("chunks"));
-        options.progress(Arc::clone(&stages.build));
+        let stages = Stages::new(Unit::Chunks, context);
+        options.progress(&stages.build);
         let progress = stages.show(context.quiet);
         let mut loader = self.create(&options)?;
         let mut chunks = 0;
         let keys = source.keys().collect::<sharddb::Result<Vec<u64>>>()?;
-        stages.read.set_total(keys.len() as u64);
+        stages.begin(keys.len() as u64);
         for key in keys {
             context.check_cancel()?;
             stages.read.add(1);
@@ -214,11 +213,9 @@ impl Args {
         }
         let mut writer =
             Store::create(&self.store).map_err(|error| foreign::not_a_store(error.into(), &self.store))?.writer()?;
-        writer.cancel(Arc::clone(context.interrupt.cancel()));
-        let counter = Counter::new("copy", Unit::Bytes);
-        counter.set_total(source.stats().file_bytes.unwrap_or(0));
-        writer.progress(Arc::clone(counter.done()));
-        let progress = Progress::count(context.quiet, &counter);
+        let copied = context.interrupt.progress();
+        writer.progress(&copied);
+        let progress = Display::count(context.quiet, "copy", &copied);
         let copy = writer.adopt_unpublished(source.directory())?;
         drop(progress);
         self.allow_empty.check(copy.keys(), &self.source.display().to_string(), &self.store)?;
@@ -240,9 +237,9 @@ impl Args {
             true => options.data_encoding(source.spec().data_encoding()),
             false => options.spec(*source.spec()).allow_sparse(true),
         };
-        let stages = Stages::new(Unit::Items("keys"));
-        stages.read.set_total(source.key_count().unwrap_or(0));
-        options.progress(Arc::clone(&stages.build));
+        let stages = Stages::new(Unit::Keys, context);
+        stages.begin(source.key_count().unwrap_or(0));
+        options.progress(&stages.build);
         let progress = stages.show(context.quiet);
         let mut loader = self.create(&options)?;
         let mut keys = 0;
@@ -308,24 +305,37 @@ pub(super) fn tell_about_info(source: &Snapshot, context: &Context) {
 
 /// The stages of an import or a copy: the pairs are read, then the loader sorts, writes and syncs.
 pub(super) struct Stages {
-    pub(super) read: Arc<Counter>,
-    pub(super) build: Arc<BuildProgress>,
+    unit: Unit,
+    pub(super) read: Progress,
+    pub(super) build: Progress,
     all_read: Arc<AtomicBool>,
 }
 
 impl Stages {
-    pub(super) fn new(unit: Unit) -> Stages {
-        Stages { read: Counter::new("read", unit), build: Arc::default(), all_read: Arc::default() }
+    pub(super) fn new(unit: Unit, context: &Context) -> Stages {
+        let stages = Stages {
+            unit,
+            read: context.interrupt.progress(),
+            build: context.interrupt.progress(),
+            all_read: Arc::default(),
+        };
+        stages.begin(0);
+        stages
+    }
+
+    /// Begins to read this number of keys or chunks; 0 if unknown.
+    pub(super) fn begin(&self, total: u64) {
+        self.read.begin_counting(Phase::Copy, self.unit, total);
     }
 
     pub(super) fn all_read(&self) {
         self.all_read.store(true, Ordering::Relaxed);
     }
 
-    pub(super) fn show(&self, quiet: bool) -> Progress {
-        let (read, build, all_read) = (Arc::clone(&self.read), Arc::clone(&self.build), Arc::clone(&self.all_read));
-        Progress::start(quiet, move || match all_read.load(Ordering::Relaxed) {
-            false => read.status(0),
+    pub(super) fn show(&self, quiet: bool) -> Display {
+        let (read, build, all_read) = (self.read.clone(), self.build.clone(), Arc::clone(&self.all_read));
+        Display::start(quiet, move || match all_read.load(Ordering::Relaxed) {
+            false => Status { number: 0, ..Status::of_work("read", &read) },
             true => status_of(&build),
         })
     }

@@ -2,12 +2,12 @@
 
 use std::num::NonZero;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::time::Instant;
 
 use serde_json::json;
-use sharddb::write::{BuildPhase, BuildProgress, Candidate};
+use sharddb::write::Candidate;
 use sharddb::{BuildOptions, BulkLoader, Profile, Published, Snapshot, Store};
+use sharddb::{Phase, Progress};
 
 use crate::allow_empty::AllowEmpty;
 use crate::commands::build::{Encoded, profiles, status_of, summary};
@@ -21,7 +21,7 @@ use crate::failure::{Failure, Result};
 use crate::foreign;
 use crate::output::Sources;
 use crate::printable::word;
-use crate::progress::{Amount, Progress, Status, part};
+use crate::progress::{Amount, Display, Status, part};
 use crate::size::{Size, parse_memory};
 
 /// The options of a store that is made of databases.
@@ -84,7 +84,7 @@ impl NewStore {
     /// Errors: those of reading a specification.
     pub(super) fn options(&self, context: &Context) -> Result<BuildOptions> {
         let mut options = BulkLoader::options();
-        options.cancel(Arc::clone(context.interrupt.cancel())).ordered(self.ordered);
+        options.progress(&context.interrupt.progress()).ordered(self.ordered);
         if let Some(Size(bytes)) = self.memory {
             options.memory(bytes);
         }
@@ -128,10 +128,10 @@ impl NewStore {
         names: &str,
         context: &Context,
     ) -> Result<Published> {
-        let build = Arc::<BuildProgress>::default();
-        options.progress(Arc::clone(&build));
+        let build = context.interrupt.progress();
+        options.progress(&build);
         let bytes = sources.iter().filter_map(|source| source.stats().file_bytes).sum();
-        let progress = Progress::start(context.quiet, move || status_of_merge(&build, bytes));
+        let progress = Display::start(context.quiet, move || status_of_merge(&build, bytes));
         let candidate = options.merge(out, sources).map_err(|error| foreign::not_a_store(error.into(), out))?;
         let published = self.publish(candidate, names, out)?;
         drop(progress);
@@ -200,13 +200,11 @@ pub(super) fn suggest_salvage(failure: Failure, source: &Path) -> Failure {
 }
 
 /// The status of a merge, whose sources have `bytes`, or an unknown number if it is 0.
-fn status_of_merge(build: &BuildProgress, bytes: u64) -> Status {
+fn status_of_merge(build: &Progress, bytes: u64) -> Status {
     let number = build.step(); // before the other values, which are of this step or of a later one
     match (build.phase(), build.done()) {
-        (BuildPhase::Insert, 0) => Status::of_phase("read", number),
-        (BuildPhase::Insert, done) => {
-            Status { phase: "read", number, part: part(done, bytes), amount: Amount::Bytes(done) }
-        }
+        (Phase::Insert, 0) => Status::of_phase("read", number),
+        (Phase::Insert, done) => Status { phase: "read", number, part: part(done, bytes), amount: Amount::Bytes(done) },
         _ => status_of(build),
     }
 }

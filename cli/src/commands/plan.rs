@@ -18,7 +18,7 @@ use crate::failure::{Failure, Result};
 use crate::input::{self, InputProgress, Sink, Skipped};
 use crate::number::{Count, plural};
 use crate::plan::{Explanation, PairStats, ValueTrial};
-use crate::progress::{Amount, Progress, Status};
+use crate::progress::{Amount, Display, Status};
 use crate::size::Size;
 
 /// Print the sharding specification chosen for the pairs, with predictions for a store that uses it
@@ -148,11 +148,11 @@ impl Args {
     }
 }
 
-fn show(quiet: bool, input: &Arc<InputProgress>) -> Progress {
+fn show(quiet: bool, input: &Arc<InputProgress>) -> Display {
     let input = Arc::clone(input);
     let read =
         move || Status { phase: "read", number: 0, part: input.fraction(), amount: Amount::Bytes(input.bytes()) };
-    Progress::start(quiet, read)
+    Display::start(quiet, read)
 }
 
 /// A sink that counts the pairs and, for remote readers, samples their values.

@@ -1,8 +1,6 @@
 //! `publish`: makes a generation that was built elsewhere the current one of a store.
 
-use std::fs;
-use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::path::PathBuf;
 
 use serde_json::json;
 use sharddb::Store;
@@ -14,7 +12,7 @@ use crate::exit::Exit;
 use crate::failure::{Failure, Result};
 use crate::foreign;
 use crate::output::Sources;
-use crate::progress::{Counter, Progress, Unit};
+use crate::progress::Display;
 use crate::remote::url::local_path;
 
 /// Publish a generation that was built elsewhere
@@ -57,11 +55,9 @@ impl Args {
         let cleanup = context.interrupt.publishing();
         let store = Store::create(&self.store).map_err(|error| foreign::not_a_store(error.into(), &self.store))?;
         let mut writer = store.writer()?;
-        writer.cancel(Arc::clone(context.interrupt.cancel()));
-        let counter = Counter::new(if self.moving { "check" } else { "copy" }, Unit::Bytes);
-        counter.set_total(bytes_in(&self.from));
-        writer.progress(Arc::clone(counter.done()));
-        let progress = Progress::count(context.quiet, &counter);
+        let read = context.interrupt.progress();
+        writer.progress(&read);
+        let progress = Display::count(context.quiet, if self.moving { "check" } else { "copy" }, &read);
         let id = if self.moving { writer.adopt_by_moving(&self.from) } else { writer.adopt(&self.from) }?;
         cleanup.done();
         drop(progress);
@@ -96,24 +92,4 @@ impl Args {
             () => expected,
         }))
     }
-}
-
-/// The bytes of the files that a publication reads: all but `info`, the manifest and the lease. The shards of a volume are
-/// in a directory below. 0 if unknown.
-fn bytes_in(directory: &Path) -> u64 {
-    let others = ["info", "manifest.json", "lease"].map(|name| directory.join(name));
-    bytes_below(directory, &others, MOST_LEVELS)
-}
-
-/// The most directories on the way to the shards, and their files.
-const MOST_LEVELS: usize = 17;
-
-fn bytes_below(directory: &Path, others: &[PathBuf], levels: usize) -> u64 {
-    let Ok(entries) = fs::read_dir(directory) else { return 0 };
-    let paths = entries.flatten().map(|entry| entry.path()).filter(|path| !others.contains(path));
-    let bytes = |path: PathBuf| match fs::symlink_metadata(&path) {
-        Ok(metadata) if metadata.is_dir() && levels > 0 => bytes_below(&path, others, levels - 1),
-        _ => fs::metadata(&path).ok().filter(fs::Metadata::is_file).map_or(0, |file| file.len()),
-    };
-    paths.map(bytes).sum()
 }

@@ -14,7 +14,7 @@ use crate::commands::write_json;
 use crate::context::Context;
 use crate::exit::Exit;
 use crate::failure::{Failure, Result};
-use crate::progress::Progress;
+use crate::progress::Display;
 use crate::receipts;
 use crate::remote::url::path_or_url;
 use crate::remote::{Call, RemoteStore};
@@ -105,9 +105,9 @@ impl Args {
             options.sharding_at(pointer);
         }
         let build = Arc::default();
-        options.progress(Arc::clone(&build)).cancel(Arc::clone(context.interrupt.cancel()));
+        options.progress(&build);
         let cleanup = context.interrupt.publishing(); // until the temporary files are removed
-        let progress = Progress::start(context.quiet, move || status_of(&build));
+        let progress = Display::start(context.quiet, move || status_of(&build));
         if let Some(remote) = remote {
             let call = Call { context, json: self.json };
             return remote.publish_parts(&self.job, &plan, (spills, parts), &options, call);

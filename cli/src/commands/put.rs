@@ -2,9 +2,8 @@
 
 use std::io::Read;
 use std::path::PathBuf;
-use std::sync::Arc;
 
-use sharddb::write::{BuildProgress, UpdateOptions};
+use sharddb::write::UpdateOptions;
 use sharddb_container::Container;
 
 use crate::commands::build::status_of;
@@ -14,7 +13,7 @@ use crate::exit::Exit;
 use crate::failure::{Failure, Result};
 use crate::input::{Reading, Stream};
 use crate::position::KeyOrPosition;
-use crate::progress::Progress;
+use crate::progress::Display;
 use crate::remote::url::local_path;
 use crate::size::Size;
 
@@ -27,8 +26,8 @@ Examples:
   sharddb put volume --at 3,0,7 < chunk          a chunk by its position in the grid
 
 The value is standard input to its end, byte for byte; an empty one is a value too. The key has no
-preamble then. The shard of the key is written again, and the others are linked, as by sharddb update,
-which puts many pairs at once, and values of more than 1 GiB.
+preamble then. The shard of the key is written again, and the others are linked, as by sharddb
+update, which puts many pairs at once, and values of more than 1 GiB.
 
 With --json, the members are those of sharddb update.
 
@@ -51,16 +50,16 @@ const LARGEST: Size = Size(1 << 30);
 
 impl Args {
     pub(crate) fn run(&self, context: &Context) -> Result<Exit> {
-        let build = Arc::<BuildProgress>::default();
+        let build = context.interrupt.progress();
         let mut options = UpdateOptions::new();
-        options.progress(Arc::clone(&build));
+        options.progress(&build);
         let mut update = Update::begin(&self.store, None, options, context)?;
         let key = self.key.resolve(|| Container::key_space(update.updater.base()))?;
         let value = match &self.value {
             Some(text) => text.clone().into_bytes(),
             None => read_value(context)?,
         };
-        let progress = Progress::start(context.quiet, move || status_of(&build));
+        let progress = Display::start(context.quiet, move || status_of(&build));
         update.updater.put(key, value)?;
         update.finish(progress)?.conclude(self.after, 0, context)
     }

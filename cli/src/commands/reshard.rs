@@ -21,8 +21,8 @@ Examples:
   sharddb reshard numbers numbers --profile local --keep 1       in place: a new generation
 
 DB is not changed; OUT may be the same store, whose new generation is then the resharded one. Keys,
-values and preambles stay, and so do the other members of the info. Without --sharding, --profile and
---max-shard-bytes the specification stays too, with the encodings that are stated.
+values and preambles stay, and so do the other members of the info. Without --sharding, --profile
+and --max-shard-bytes the specification stays too, with the encodings that are stated.
 
 If only bits of the specification become fewer, pairs are merged as they are read; otherwise they
 are sorted, within --memory. Values are decoded only if their encoding changes.

@@ -7,7 +7,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use serde::Serialize;
 use sharddb::verify::Finding;
-use sharddb::write::BuildProgress;
 use sharddb::{OpenOptions, Salvage, Store};
 
 use crate::commands::build::status_of;
@@ -18,7 +17,7 @@ use crate::exit::Exit;
 use crate::failure::{Failure, Result};
 use crate::number::plural;
 use crate::output::{Sources, Target};
-use crate::progress::{self, Amount, Progress, Status};
+use crate::progress::{self, Amount, Display, Status};
 use crate::remote::url::local_path;
 use crate::sharding;
 use crate::size::{Size, parse_memory};
@@ -103,14 +102,13 @@ impl Args {
         let cleanup = context.interrupt.publishing(); // until the loader has removed its temporary files
         let mut lines = Target::open(&self.lost)?;
         let mut options = salvage.build_options();
-        options.cancel(Arc::clone(context.interrupt.cancel()));
         if let Some(memory) = self.memory {
             options.memory(memory.0);
         }
-        let (build, all_read) = (Arc::<BuildProgress>::default(), Arc::<AtomicBool>::default());
-        options.progress(Arc::clone(&build));
+        let (build, all_read) = (context.interrupt.progress(), Arc::<AtomicBool>::default());
+        options.progress(&build);
         let proved = Arc::clone(&all_read);
-        let shown = Progress::start(context.quiet, move || match proved.load(Ordering::Relaxed) {
+        let shown = Display::start(context.quiet, move || match proved.load(Ordering::Relaxed) {
             false => Status { amount: Amount::Bytes(build.done()), ..Status::of_phase("salvage", 0) },
             true => status_of(&build),
         });

@@ -88,9 +88,9 @@ impl Args {
         let cleanup = context.interrupt.writing();
         let reading = self.inputs.reading(context);
         input::announce(&inputs, &reading);
-        let stages = Stages::new(Arc::clone(&reading.progress));
+        let stages = Stages::new(Arc::clone(&reading.progress), context);
         let mut options = BulkLoader::options();
-        options.progress(Arc::clone(&stages.build)).cancel(Arc::clone(context.interrupt.cancel()));
+        options.progress(&stages.build);
         if let Some(memory) = self.inputs.memory {
             options.memory(memory.0);
         }

@@ -24,7 +24,7 @@ use crate::interrupt::Cleanup;
 use crate::number::plural;
 use crate::output::Sources;
 use crate::printable::word;
-use crate::progress::Progress;
+use crate::progress::Display;
 use crate::remote::url::local_path;
 use crate::size::Size;
 use crate::{foreign, not_a_database};
@@ -42,11 +42,11 @@ Examples:
   producer | sharddb update numbers --input - --format bin2
   sharddb update store --base precomputed/skeletons --input fixed/    one key of foreign data
 
-A pair of an input adds its key, or replaces the value and the preamble. Inputs are of every kind that
-build takes (see sharddb help build) and are read in their order; of two pairs with one key, the
-later one counts. The keys of --delete are deleted after all inputs are put. A key to delete that
-the store did not have before the update is counted, also if an input puts it; with --strict it is
-an error.
+A pair of an input adds its key, or replaces the value and the preamble. Inputs are of every kind
+that build takes (see sharddb help build) and are read in their order; of two pairs with one key,
+the later one counts. The keys of --delete are deleted after all inputs are put. A key to delete
+that the store did not have before the update is counted, also if an input puts it; with --strict it
+is an error.
 
 Only shards with a change are written. The others are hard links to the same files, or copies where
 the file system does not link them: a generation is no backup of another. build --max-shard-bytes
@@ -129,9 +129,9 @@ impl Args {
         let deleted = self.delete.as_ref().map(open).transpose()?;
         let base = self.base.as_deref().map(|path| self.open_base(path)).transpose()?;
         let reading = self.inputs.reading(context);
-        let stages = Stages::new(Arc::clone(&reading.progress));
+        let stages = Stages::new(Arc::clone(&reading.progress), context);
         let mut options = self.options();
-        options.progress(Arc::clone(&stages.build));
+        options.progress(&stages.build);
         let mut update = Update::begin(&self.store, base, options, context)?;
         let progress = stages.show(context.quiet);
         input::announce(&inputs, &reading);
@@ -209,7 +209,7 @@ impl<'a> Update<'a> {
         context: &Context,
     ) -> Result<Update<'a>> {
         let begun = Instant::now();
-        options.cancel(Arc::clone(context.interrupt.cancel()));
+        options.progress(&context.interrupt.progress());
         let cleanup = context.interrupt.publishing();
         let updater = match &base {
             Some((_, base)) => {
@@ -227,7 +227,7 @@ impl<'a> Update<'a> {
     /// Applies the changes and publishes the result, unless nothing changed and the base is the current generation.
     ///
     /// Errors: `Absent` for an absent key to delete if the update is strict; `Damaged`; those of the library.
-    pub(super) fn finish(self, progress: Progress) -> Result<Updated<'a>> {
+    pub(super) fn finish(self, progress: Display) -> Result<Updated<'a>> {
         let Update { store, base, begun, cleanup, updater } = self;
         let current = updater.base().generation();
         let applied = updater.finish_unpublished().map_err(|error| explain(error, base.unwrap_or(store)));

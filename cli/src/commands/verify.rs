@@ -14,7 +14,7 @@ use crate::failure::{Failure, Result};
 use crate::in_order;
 use crate::number::plural;
 use crate::printable;
-use crate::progress::{Counter, Progress, Status, Unit};
+use crate::progress::{Display, Status};
 use crate::remote::{Call, RemoteStore};
 
 /// Check a database against every rule of the format and against its manifest
@@ -162,7 +162,7 @@ impl Args {
     fn verify(&self, context: &Context) -> Result<Verified> {
         let of_container = |report| Verified { report, is_container: true, is_ours: false };
         if let Some(table) = self.database.open_table()? {
-            let _progress = Progress::start(context.quiet, || Status::of_phase("verify", 0));
+            let _progress = Display::start(context.quiet, || Status::of_phase("verify", 0));
             return Ok(of_container(table.verify(self.level.into())?));
         }
         match self.database.open()? {
@@ -171,19 +171,17 @@ impl Args {
                 Ok(Verified { report, is_container: false, is_ours })
             }
             Opened::Container(container) => {
-                let counter = Counter::new("verify", Unit::Items("files"));
-                let _progress = Progress::count(context.quiet, &counter);
-                let report = container.verify_with(self.level.into(), &mut |done, total| counter.set(done, total))?;
-                Ok(of_container(report))
+                let progress = context.interrupt.progress();
+                let _shown = Display::count(context.quiet, "verify", &progress);
+                Ok(of_container(container.verify_with(self.level.into(), in_order::all_cores(), &progress)?))
             }
         }
     }
 
     fn verify_database(&self, snapshot: &Snapshot, context: &Context) -> Result<VerifyReport> {
-        let counter = Counter::new("verify", Unit::Steps); // a file that is read twice counts twice
-        let _progress = Progress::count(context.quiet, &counter);
-        let progress = |done, total| counter.set(done, total);
-        Ok(snapshot.verify_parallel(self.level.into(), in_order::all_cores(), progress)?)
+        let progress = context.interrupt.progress();
+        let _shown = Display::count(context.quiet, "verify", &progress);
+        Ok(snapshot.verify_with(self.level.into(), in_order::all_cores(), &progress)?)
     }
 }
 

@@ -1,9 +1,9 @@
 //! `zarr`: moves the chunks of an array into other files.
 
-use std::ops::ControlFlow;
 use std::path::PathBuf;
 
 use clap::{Subcommand, ValueEnum};
+use sharddb::Progress;
 use sharddb_container::ContainerOptions;
 use sharddb_container::zarr::{IndexLocation, ZarrArray, ZarrMetadata, copy, rechunk};
 
@@ -11,7 +11,7 @@ use crate::context::Context;
 use crate::exit::Exit;
 use crate::failure::{Failure, Result};
 use crate::number::plural;
-use crate::progress::{Counter, Progress, Unit};
+use crate::progress::Display;
 use crate::remote::url::local_path;
 
 /// Move the chunks of a Zarr v3 array into shards, other shards, or files of their own
@@ -169,17 +169,13 @@ impl Places {
     }
 }
 
-/// Shows the progress of a conversion, which calls its argument with the chunks done and in all. The argument breaks
-/// after a signal.
+/// Shows the progress of a conversion, which a signal cancels.
 pub(super) fn with_progress<T>(
     context: &Context,
     phase: &'static str,
-    convert: impl FnOnce(&mut dyn FnMut(u64, u64) -> ControlFlow<()>) -> sharddb::Result<T>,
+    convert: impl FnOnce(&Progress) -> sharddb::Result<T>,
 ) -> sharddb::Result<T> {
-    let counter = Counter::new(phase, Unit::Items("chunks"));
-    let _progress = Progress::count(context.quiet, &counter);
-    convert(&mut |done, total| {
-        counter.set(done, total);
-        if context.interrupt.is_set() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
-    })
+    let progress = context.interrupt.progress();
+    let _shown = Display::count(context.quiet, phase, &progress);
+    convert(&progress)
 }

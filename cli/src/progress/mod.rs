@@ -1,24 +1,24 @@
-//! Progress on standard error: a bar on a terminal, otherwise a line every ten seconds.
+//! Display on standard error: a bar on a terminal, otherwise a line every ten seconds.
 //!
 //! The work counts in atomics; a thread reads them and draws. The work never waits for the terminal, except for the last
 //! drawing when it ends.
 
-mod counter;
 mod status;
 
 use std::fmt;
 use std::io::{self, IsTerminal, Write};
 use std::path::Path;
 use std::sync::mpsc::{self, RecvTimeoutError, Sender};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use console::Term;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressState, ProgressStyle, TermLike};
 
+use sharddb::Progress;
+
 use crate::printable;
-pub(crate) use counter::{Counter, Unit};
 pub(crate) use status::{Amount, Status, part};
 use status::{Course, Facts};
 
@@ -28,46 +28,46 @@ const REDRAW: Duration = Duration::from_millis(150);
 const LINE_EVERY: Duration = Duration::from_secs(10);
 
 /// Shows the progress of some work until it is dropped.
-pub(crate) struct Progress {
+pub(crate) struct Display {
     /// Dropped to end the thread.
     stop: Option<Sender<()>>,
     /// `None` if nothing is shown.
     thread: Option<JoinHandle<()>>,
 }
 
-impl Progress {
+impl Display {
     /// Shows `status` on standard error, unless `quiet`.
-    pub(crate) fn start(quiet: bool, status: impl Fn() -> Status + Send + 'static) -> Progress {
+    pub(crate) fn start(quiet: bool, status: impl Fn() -> Status + Send + 'static) -> Display {
         if quiet {
-            return Progress::hidden();
+            return Display::hidden();
         }
         let terminal = Term::buffered_stderr();
         if terminal.is_term() && !is_dumb() {
-            return Progress::bar(terminal, status);
+            return Display::bar(terminal, status);
         }
-        Progress::lines(LINE_EVERY, io::stderr(), status)
+        Display::lines(LINE_EVERY, io::stderr(), status)
     }
 
-    /// Like [`start`](Progress::start), for work that writes to `output` meanwhile. Shows nothing if that is a terminal,
+    /// Like [`count`](Display::count), for work that writes to `output` meanwhile. Shows nothing if that is a terminal,
     /// where data and bar would mix.
-    pub(crate) fn beside(output: &Path, quiet: bool, status: impl Fn() -> Status + Send + 'static) -> Progress {
-        Progress::start(quiet || is_terminal(output), status)
+    pub(crate) fn beside(output: &Path, quiet: bool, phase: &'static str, work: &Progress) -> Display {
+        Display::count(quiet || is_terminal(output), phase, work)
     }
 
-    /// Shows the counts of the only phase of some work.
-    pub(crate) fn count(quiet: bool, counter: &Arc<Counter>) -> Progress {
-        let counter = Arc::clone(counter);
-        Progress::start(quiet, move || counter.status(0))
+    /// Shows some work, which has one phase for the user.
+    pub(crate) fn count(quiet: bool, phase: &'static str, work: &Progress) -> Display {
+        let work = work.clone();
+        Display::start(quiet, move || Status::of_work(phase, &work))
     }
 
-    fn hidden() -> Progress {
-        Progress { stop: None, thread: None }
+    fn hidden() -> Display {
+        Display { stop: None, thread: None }
     }
 
-    fn bar(terminal: impl TermLike + Clone + 'static, status: impl Fn() -> Status + Send + 'static) -> Progress {
+    fn bar(terminal: impl TermLike + Clone + 'static, status: impl Fn() -> Status + Send + 'static) -> Display {
         let bar = Bar::new(terminal);
         *lock() = Some(bar.bar.clone());
-        Progress::every(REDRAW, status, move |facts| bar.show(facts))
+        Display::every(REDRAW, status, move |facts| bar.show(facts))
     }
 
     /// Writes a line to `out` every `interval`. Ignores write errors, since there is no other place to report.
@@ -75,8 +75,8 @@ impl Progress {
         interval: Duration,
         mut out: impl Write + Send + 'static,
         status: impl Fn() -> Status + Send + 'static,
-    ) -> Progress {
-        Progress::every(interval, status, move |facts| {
+    ) -> Display {
+        Display::every(interval, status, move |facts| {
             let line = format!("sharddb: {}\n", printable::line(facts.sentence()));
             let _ = out.write_all(line.as_bytes());
         })
@@ -86,7 +86,7 @@ impl Progress {
         interval: Duration,
         status: impl Fn() -> Status + Send + 'static,
         mut show: impl FnMut(&Facts) + Send + 'static,
-    ) -> Progress {
+    ) -> Display {
         let (stop, stopped) = mpsc::channel::<()>();
         let draw = move || {
             let mut course = Course::new(Instant::now());
@@ -107,11 +107,11 @@ impl Progress {
         };
         // without a thread nothing is shown, and the work continues
         let thread = thread::Builder::new().name(THREAD.to_string()).spawn(draw).ok();
-        Progress { stop: Some(stop), thread }
+        Display { stop: Some(stop), thread }
     }
 }
 
-impl Drop for Progress {
+impl Drop for Display {
     fn drop(&mut self) {
         drop(self.stop.take());
         if let Some(thread) = self.thread.take() {
@@ -339,16 +339,16 @@ mod tests {
     #[test]
     fn without_a_terminal_there_is_a_line_per_interval() {
         let (sender, lines) = mpsc::channel();
-        let count = Arc::new(AtomicU64::new(0));
+        let count = AtomicU64::new(0);
         let status = move || Status {
             phase: "copy",
             number: 0,
             part: part(count.fetch_add(1, Ordering::Relaxed), 100),
             amount: Amount::Unknown,
         };
-        let progress = Progress::lines(Duration::from_millis(1), Lines(sender), status);
+        let shown = Display::lines(Duration::from_millis(1), Lines(sender), status);
         let [first, second] = [(); 2].map(|()| lines.recv_timeout(WATCHDOG).unwrap());
-        drop(progress);
+        drop(shown);
         assert!(first.starts_with("sharddb: copy: ") && first.ends_with(" %\n"), "{first:?}");
         let percent = |line: &str| line.split_whitespace().nth(2).unwrap().parse::<u64>().unwrap();
         assert!(percent(&first) < percent(&second), "{first:?} {second:?}");
@@ -358,8 +358,8 @@ mod tests {
     #[test]
     fn short_work_says_nothing() {
         let (sender, lines) = mpsc::channel();
-        let progress = Progress::lines(Duration::from_secs(3600), Lines(sender), || Status::of_phase("copy", 0));
-        drop(progress);
+        let shown = Display::lines(Duration::from_secs(3600), Lines(sender), || Status::of_phase("copy", 0));
+        drop(shown);
         assert_eq!(lines.recv_timeout(WATCHDOG), Err(RecvTimeoutError::Disconnected));
     }
 }

@@ -2,6 +2,8 @@
 
 use std::time::{Duration, Instant};
 
+use sharddb::{Progress, Unit};
+
 use crate::histogram::grouped;
 use crate::size::Size;
 
@@ -33,6 +35,22 @@ impl Status {
     /// A status of which only the phase is known.
     pub(crate) fn of_phase(phase: &'static str, number: u64) -> Status {
         Status { phase, number, part: None, amount: Amount::Unknown }
+    }
+
+    /// The status of work that counts by itself.
+    pub(crate) fn of_work(phase: &'static str, work: &Progress) -> Status {
+        let number = work.step(); // before the other values, which are of this step or of a later one
+        let (done, total) = (work.done(), work.total());
+        let shown = if total > 0 { done.min(total) } else { done };
+        let amount = match work.unit() {
+            Unit::Bytes => Amount::Bytes(shown),
+            Unit::Keys => Amount::Items(shown, "keys"),
+            Unit::Chunks => Amount::Items(shown, "chunks"),
+            Unit::Generations => Amount::Items(shown, "generations"),
+            Unit::Files => Amount::Items(shown, "files"),
+            _ => Amount::Unknown,
+        };
+        Status { phase, number, part: part(done, total), amount }
     }
 }
 

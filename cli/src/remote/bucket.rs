@@ -4,15 +4,15 @@ use std::future::Future;
 use std::io::ErrorKind;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use serde::Serialize;
 use serde_json::json;
+use sharddb::Progress;
 use sharddb::internal::time_as_iso_8601;
 use sharddb_remote::{
     Bucket, BucketGcOptions, BucketGeneration, BucketState, BucketVerifyLevel, BucketVerifyOptions, PullOptions,
-    Pulled, PushOptions, TransferProgress, layer_source,
+    Pulled, PushOptions, layer_source,
 };
 use tokio::runtime::{Builder, Runtime};
 
@@ -21,7 +21,7 @@ use crate::exit::Exit;
 use crate::failure::{Failure, Result};
 use crate::number::plural;
 use crate::printable;
-use crate::progress::{Amount, Progress, Status};
+use crate::progress::{Display, Status};
 use crate::remote::clients::client;
 use crate::remote::traffic::Traffic;
 use crate::remote::url::{RemoteUrl, Scheme, url_of};
@@ -68,8 +68,8 @@ impl RemoteStore {
     pub(crate) fn push(&self, local: &Path, call: Call) -> Result<Exit> {
         self.check_scheme("publishes to")?;
         let cleanup = call.context.interrupt.publishing();
-        let (progress, mut options) = (Arc::new(TransferProgress::new()), PushOptions::new());
-        options.progress(progress.clone()).cancel(call.cancel());
+        let (progress, mut options) = (call.context.interrupt.progress(), PushOptions::new());
+        options.progress(&progress);
         let pushed = call.with_bar("push", &progress, || self.wait_for(self.bucket.push(local, &options)));
         self.report(
             "push",
@@ -101,8 +101,8 @@ impl RemoteStore {
     /// Pulls a generation into a local store.
     pub(crate) fn pull(&self, store: &Path, generation: Option<&str>, call: Call) -> Result<Exit> {
         let cleanup = call.context.interrupt.publishing();
-        let (progress, mut options) = (Arc::new(TransferProgress::new()), PullOptions::new());
-        options.progress(progress.clone()).cancel(call.cancel());
+        let (progress, mut options) = (call.context.interrupt.progress(), PullOptions::new());
+        options.progress(&progress);
         generation.map(|generation| options.generation(generation));
         let pulled = call.with_bar("pull", &progress, || self.wait_for(self.bucket.pull(store, &options)));
         let skipped = |pulled: &Pulled| pulled.resumed + pulled.shared;
@@ -172,10 +172,10 @@ impl RemoteStore {
     /// Compares a generation with its manifest.
     pub(crate) fn verify(&self, reads_data: bool, call: Call) -> Result<Exit> {
         self.check_scheme("lists the objects of")?;
-        let progress = Arc::new(TransferProgress::new());
+        let progress = call.context.interrupt.progress();
         let level = if reads_data { BucketVerifyLevel::Data } else { BucketVerifyLevel::Lengths };
         let mut options = BucketVerifyOptions::new(level);
-        options.progress(progress.clone()).cancel(call.cancel());
+        options.progress(&progress);
         let report =
             call.with_bar("verify", &progress, || self.run("verify", call.context, self.bucket.verify(&options)))?;
         let findings: Vec<String> = report.findings.iter().map(|finding| hide(&finding.to_string())).collect();
@@ -200,7 +200,7 @@ impl RemoteStore {
         self.check_scheme("removes generations from")?;
         let mut options = BucketGcOptions::new(older_than);
         options.dry_run(dry_run);
-        let bar = Progress::start(call.context.quiet, || Status::of_phase("remove", 0));
+        let bar = Display::start(call.context.quiet, || Status::of_phase("remove", 0));
         let report = self.run("gc", call.context, self.bucket.gc(&options));
         drop(bar);
         let report = report?;
@@ -269,23 +269,9 @@ impl RemoteStore {
 }
 
 impl Call<'_> {
-    fn cancel(&self) -> Arc<AtomicBool> {
-        Arc::clone(self.context.interrupt.cancel())
-    }
-
     /// Shows a bar while `work` transfers bytes.
-    fn with_bar<T>(
-        &self,
-        phase: &'static str,
-        progress: &Arc<TransferProgress>,
-        work: impl FnOnce() -> Result<T>,
-    ) -> Result<T> {
-        let progress = progress.clone();
-        let _bar = Progress::start(self.context.quiet, move || {
-            let (done, total) = (progress.done(), progress.total());
-            let part = (total > 0).then(|| (done as f64 / total as f64).min(1.0));
-            Status { part, amount: Amount::Bytes(done), ..Status::of_phase(phase, 0) }
-        });
+    fn with_bar<T>(&self, phase: &'static str, progress: &Progress, work: impl FnOnce() -> Result<T>) -> Result<T> {
+        let _bar = Display::count(self.context.quiet, phase, progress);
         work()
     }
 }

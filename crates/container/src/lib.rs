@@ -49,10 +49,11 @@ pub mod zarr;
 mod zstd;
 
 use std::fmt;
+use std::num::NonZero;
 
-use sharddb::Value;
 use sharddb::shard::ValueLocation;
 use sharddb::verify::{VerifyLevel, VerifyReport};
+use sharddb::{Progress, Value};
 use sharddb_format::morton;
 use sharddb_format::{Error, Result};
 
@@ -111,19 +112,17 @@ pub trait Container: sealed::Sealed + Send + Sync {
     /// # Errors
     ///
     /// Those of [`Snapshot::verify`](sharddb::Snapshot::verify). Every other fault is a finding of the report.
-    fn verify(&self, level: VerifyLevel) -> Result<VerifyReport>;
+    fn verify(&self, level: VerifyLevel) -> Result<VerifyReport> {
+        self.verify_with(level, NonZero::<usize>::MIN, &Progress::new())
+    }
 
-    /// Like [`verify`](Container::verify), and calls `progress` with the steps done and in all.
-    ///
-    /// A step is a file, or of a store as for [`Snapshot::verify_with`](sharddb::Snapshot::verify_with). A container of
-    /// one file does not call it.
+    /// Like [`verify`](Container::verify). `progress` counts bytes of a store, and files of other containers. Only a store
+    /// uses more than one thread.
     ///
     /// # Errors
     ///
-    /// Those of [`verify`](Container::verify).
-    fn verify_with(&self, level: VerifyLevel, _progress: &mut dyn FnMut(u64, u64)) -> Result<VerifyReport> {
-        self.verify(level)
-    }
+    /// Those of [`verify`](Container::verify); `Cancelled`.
+    fn verify_with(&self, level: VerifyLevel, threads: NonZero<usize>, progress: &Progress) -> Result<VerifyReport>;
 
     /// Returns what a store must keep of the container besides its chunks so that it can be exported again: the name of a
     /// member of `info`, and its JSON text. `None` if nothing needs to be kept.
@@ -175,6 +174,7 @@ pub enum Form {
 /// assert_eq!(space.to_string(), "4 x 3 cells, C order");
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum KeySpace {
     /// The index of a grid cell in C order: the last dimension varies fastest.
     Linear {

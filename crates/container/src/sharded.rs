@@ -2,11 +2,12 @@
 
 use std::fs::File;
 use std::io::Read;
+use std::num::NonZero;
 
 use serde_json::value::RawValue;
 use sharddb::shard::ValueLocation;
 use sharddb::verify::{VerifyLevel, VerifyReport};
-use sharddb::{Snapshot, Value};
+use sharddb::{Progress, Snapshot, Value};
 use sharddb_format::Result;
 use sharddb_format::spec::Encoding;
 use sharddb_format::{info, json};
@@ -49,12 +50,8 @@ impl Container for Snapshot {
         )
     }
 
-    fn verify(&self, level: VerifyLevel) -> Result<VerifyReport> {
-        Snapshot::verify(self, level)
-    }
-
-    fn verify_with(&self, level: VerifyLevel, progress: &mut dyn FnMut(u64, u64)) -> Result<VerifyReport> {
-        Snapshot::verify_with(self, level, progress)
+    fn verify_with(&self, level: VerifyLevel, threads: NonZero<usize>, progress: &Progress) -> Result<VerifyReport> {
+        Snapshot::verify_with(self, level, threads, progress)
     }
 }
 

@@ -1,6 +1,6 @@
 //! The hash functions that map a key to its hashed chunk id: identity, and MurmurHash3_x86_128 of one `u64`.
 
-/// The hash function of a sharding specification ("hash").
+/// The hash function of a sharding specification ("hash"). The format has these two: the list is closed.
 ///
 /// ```
 /// use sharddb_format::HashFunction;

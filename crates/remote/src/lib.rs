@@ -79,7 +79,7 @@ pub use block_store::{BlockId, BlockStore};
 pub use bucket::{
     Bucket, BucketCleaned, BucketGcOptions, BucketGcReport, BucketGeneration, BucketState, BucketVerifyLevel,
     BucketVerifyOptions, BucketVerifyReport, BucketVersion, PublishedParts, PullOptions, Pulled, PushOptions, Pushed,
-    TransferProgress, layer_source,
+    layer_source,
 };
 pub use disk_cache::DiskCache;
 pub use key_range::RemoteKeyRange;

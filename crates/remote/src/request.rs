@@ -165,6 +165,14 @@ impl RemoteValue {
     }
 }
 
+/// Converts without a copy: the `Bytes` owns the value.
+#[cfg(feature = "object_store")]
+impl From<RemoteValue> for bytes::Bytes {
+    fn from(value: RemoteValue) -> bytes::Bytes {
+        bytes::Bytes::from_owner(value)
+    }
+}
+
 impl Deref for RemoteValue {
     type Target = [u8];
 

@@ -79,7 +79,7 @@ use std::path::Path;
 use crate::error::{Error, Result};
 use crate::format::manifest;
 use crate::fs;
-use crate::threads::cancel::Cancel;
+use crate::threads::progress::Progress;
 
 pub use gc::GcReport;
 pub use generation_id::GenerationId;
@@ -123,7 +123,7 @@ pub fn roll_to(number: u64) {
 }
 
 pub fn collect(keep: usize) -> GcReport {
-    gc::gc(Path::new(STORE), keep, &Cancel::default()).unwrap()
+    gc::gc(Path::new(STORE), keep, &Progress::default()).unwrap()
 }
 
 pub fn id(number: u64) -> GenerationId {

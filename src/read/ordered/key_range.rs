@@ -97,6 +97,7 @@ impl KeyRange {
     fn try_sort_again(&mut self) -> Result<()> {
         let Some(bounds) = self.bounds else { return Ok(()) };
         let (generation, options) = (&self.snapshot.generation, &self.options);
+        options.begin(self.snapshot.key_count().unwrap_or(0));
         let sink = SortSink { sorter: KeySorter::new(options.budget()), options };
         let errors = scan_generation(generation, bounds, options.thread_count(), &sink)?;
         self.source = match sink.sorter.finish()? {

@@ -1,13 +1,12 @@
 //! Options of ranges that have to sort keys.
 
 use std::path::PathBuf;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::Result;
 use crate::read::ordered::scan::KeySink;
 use crate::read::sorted_keys::sorter::{KeySorter, SortBudget};
+use crate::threads::progress::{Phase, Progress};
 
 /// Default memory in bytes: 128 million keys.
 const DEFAULT_MEMORY: u64 = 1 << 30;
@@ -34,8 +33,7 @@ pub struct RangeOptions {
     memory: u64,
     threads: usize,
     temp_dir: Option<PathBuf>,
-    progress: Arc<AtomicU64>,
-    cancel: Arc<AtomicBool>,
+    progress: Progress,
 }
 
 impl Default for RangeOptions {
@@ -44,8 +42,7 @@ impl Default for RangeOptions {
             memory: DEFAULT_MEMORY,
             threads: thread::available_parallelism().map_or(1, usize::from),
             temp_dir: None,
-            progress: Arc::default(),
-            cancel: Arc::default(),
+            progress: Progress::default(),
         }
     }
 }
@@ -80,17 +77,11 @@ impl RangeOptions {
         self
     }
 
-    /// Sets a counter that a range increases by the keys that it reads from indexes. Default: none.
-    pub fn progress(&mut self, keys: Arc<AtomicU64>) -> &mut RangeOptions {
-        self.progress = keys;
-        self
-    }
-
-    /// Sets a flag that cancels reading the indexes. Default: none.
+    /// Sets the progress that a range reports while it reads the indexes, and that cancels this. Default: none.
     ///
-    /// Soon after the flag becomes true, the only item of the range is an error of kind `Cancelled`.
-    pub fn cancel(&mut self, cancel: Arc<AtomicBool>) -> &mut RangeOptions {
-        self.cancel = cancel;
+    /// Soon after it is cancelled, the only item of the range is an error of kind `Cancelled`.
+    pub fn progress(&mut self, progress: &Progress) -> &mut RangeOptions {
+        self.progress = progress.clone();
         self
     }
 
@@ -102,13 +93,15 @@ impl RangeOptions {
         SortBudget { memory: self.memory, threads: self.threads, temp_dir: self.temp_dir.as_deref() }
     }
 
+    /// Begins to read the indexes, which have this number of keys; 0 if unknown.
+    pub(super) fn begin(&self, keys: u64) {
+        self.progress.begin(Phase::Scan, keys);
+    }
+
     /// Counts the keys of a batch. Errors: `Cancelled`.
     pub(super) fn count(&self, read: u64) -> Result<()> {
-        self.progress.fetch_add(read, Ordering::Relaxed);
-        match self.cancel.load(Ordering::Relaxed) {
-            true => Err(Error::new(ErrorKind::Cancelled, "reading the keys of a range was cancelled")),
-            false => Ok(()),
-        }
+        self.progress.add(read);
+        self.progress.check()
     }
 }
 

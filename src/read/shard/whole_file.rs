@@ -28,13 +28,16 @@ pub(crate) enum Summed {
     Read(u64),
 }
 
+/// Is called after each part; its error ends the sum.
+type Summing<'a> = dyn FnMut(Summed) -> Result<()> + 'a;
+
 impl ShardReader {
     /// Checks that the file is the one that its record in the manifest states. Damage in a shard with checks is not reported:
     /// reads find it, and name the key.
     ///
     /// Errors: `Corrupt` if it has other bytes; `Io`. Cost: reads the file.
     pub(crate) fn check_file(&self, stated: Checksum) -> Result<()> {
-        let found = self.file_checksum(stated, &mut |_| {}).map_err(|error| self.at_file(error))?;
+        let found = self.file_checksum(stated, &mut |_| Ok(())).map_err(|error| self.at_file(error))?;
         match stated.check(found) {
             Err(_) if self.layout.is_some_and(|layout| layout.checks) => self.check_is_damaged(),
             checked => checked.map_err(|error| self.at_file(error)),
@@ -63,14 +66,14 @@ impl ShardReader {
     }
 
     /// Computes what is stated about the file. Reads it sequentially and skips holes. Calls `progress` after each part.
-    pub(crate) fn file_checksum(&self, stated: Checksum, progress: &mut dyn FnMut(Summed)) -> Result<Checksum> {
+    pub(crate) fn file_checksum(&self, stated: Checksum, progress: &mut Summing<'_>) -> Result<Checksum> {
         let (len, mut hasher) = (self.files().data_len(), stated.hasher()); // a shard of a manifest is one file
         let holes = self.files().holes();
         let mut start = 0;
         while start < len {
             let data_start = holes.next_data(start).min(len);
             hasher.zeros(data_start - start);
-            progress(Summed::Hole(data_start - start));
+            progress(Summed::Hole(data_start - start))?;
             let end = holes.next_hole(data_start).min(len);
             self.add_range(ByteRange { start: data_start, end }, &mut hasher, progress)?;
             start = end;
@@ -79,14 +82,13 @@ impl ShardReader {
     }
 
     /// Adds the bytes of a range without holes.
-    fn add_range(&self, range: ByteRange, hasher: &mut ChecksumHasher, progress: &mut dyn FnMut(Summed)) -> Result<()> {
+    fn add_range(&self, range: ByteRange, hasher: &mut ChecksumHasher, progress: &mut Summing<'_>) -> Result<()> {
         let mut add = |block: &[u8]| {
             hasher.update(block);
-            progress(Summed::Read(block.len() as u64));
+            progress(Summed::Read(block.len() as u64))
         };
         if let Some(bytes) = self.mapped_or_loaded(range) {
-            bytes.chunks(FILE_BLOCK).for_each(add);
-            return Ok(());
+            return bytes.chunks(FILE_BLOCK).try_for_each(add);
         }
         let path = &*self.files().path();
         let (file, _) = open_regular(path)?; // not through the shard's handle, whose read-ahead is for the second pass
@@ -96,7 +98,7 @@ impl ShardReader {
             if block.is_empty() {
                 return Ok(());
             }
-            add(block);
+            add(block)?;
             let len = block.len();
             blocks.consume(len);
         }

@@ -1,9 +1,11 @@
 //! The [`Container`] of a bcolz array: chunks by number.
 
+use std::num::NonZero;
+
 use serde_json::{Map, Value as Json, json};
-use sharddb::Value;
 use sharddb::shard::ValueLocation;
 use sharddb::verify::{VerifyLevel, VerifyReport};
+use sharddb::{Progress, Value};
 use sharddb_format::json;
 use sharddb_format::{Error, Result};
 
@@ -63,13 +65,9 @@ impl Container for BcolzArray {
         )
     }
 
-    fn verify(&self, level: VerifyLevel) -> Result<VerifyReport> {
-        self.verify_with(level, &mut |_, _| {})
-    }
-
-    fn verify_with(&self, level: VerifyLevel, progress: &mut dyn FnMut(u64, u64)) -> Result<VerifyReport> {
+    fn verify_with(&self, level: VerifyLevel, _: NonZero<usize>, progress: &Progress) -> Result<VerifyReport> {
         let mut report = VerifyReport::of_files(level);
-        self.verify_into(&mut report, progress);
+        self.verify_into(&mut report, progress)?;
         Ok(report)
     }
 

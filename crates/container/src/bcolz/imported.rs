@@ -1,15 +1,14 @@
 //! Export: writes an array or a file that was imported into a store.
 
 use std::fs;
-use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
 use serde_json::{Map, Value as Json};
-use sharddb::Snapshot;
 use sharddb::fs::entry;
+use sharddb::{Phase, Progress, Snapshot};
 use sharddb_format::info::FILE_NAME as INFO;
 use sharddb_format::json;
-use sharddb_format::{Error, ErrorKind, Result};
+use sharddb_format::{Error, Result};
 
 use crate::bcolz::chunks::{chunk_file_name, superchunk_file_name};
 use crate::bcolz::meta::{ARRAY_MEMBER, MetaFile, RootdirLayout, STORAGE, meta_path};
@@ -20,8 +19,8 @@ use crate::{Container, Form, blosc};
 /// Writes the bcolz array or bloscpack file that was imported into a store. Chunks keep their bytes.
 ///
 /// Everything else that is needed is in the member `bcolz` or `bloscpack` of the store's `info`. `target` is a new
-/// directory, or a new bloscpack file; it appears only when it is complete. `progress` is called after each chunk with
-/// the number of finished chunks and their total; returning `Break` cancels the export. Returns the number of chunks.
+/// directory, or a new bloscpack file; it appears only when it is complete. `progress` counts the chunks.
+/// Returns the number of chunks.
 ///
 /// # Errors
 ///
@@ -29,23 +28,18 @@ use crate::{Container, Form, blosc};
 /// missing; the error of the first chunk that cannot be read.
 ///
 /// ```no_run
-/// use std::ops::ControlFlow;
-///
 /// let snapshot = sharddb::ShardDb::open("store")?.snapshot();
-/// sharddb_container::bcolz::export(&snapshot, "prices", |_, _| ControlFlow::Continue(()))?;
+/// sharddb_container::bcolz::export(&snapshot, "prices", &sharddb::Progress::new())?;
 /// # Ok::<(), sharddb::Error>(())
 /// ```
-pub fn export(
-    snapshot: &Snapshot,
-    target: impl AsRef<Path>,
-    mut progress: impl FnMut(u64, u64) -> ControlFlow<()>,
-) -> Result<u64> {
+pub fn export(snapshot: &Snapshot, target: impl AsRef<Path>, progress: &Progress) -> Result<u64> {
     let (info, target) = (snapshot.directory().join(INFO), target.as_ref());
     if entry::exists(target)? {
         return Err(Error::invalid_input("expected nothing here yet, found something").at_path(target));
     }
     let imported = imported(&info).map_err(|error| error.at_path(&info))?;
-    let mut source = Export { snapshot, nchunks: nchunks(snapshot)?, progress: &mut progress };
+    let mut source = Export { snapshot, nchunks: nchunks(snapshot)?, progress };
+    progress.begin(Phase::Convert, source.nchunks);
     match imported {
         Imported::Array(members) => source.write_array(&MetaFile::from_members(info, members), target)?,
         Imported::File(members) => source.write_file(&MetaFile::from_members(info, members), target)?,
@@ -91,7 +85,7 @@ fn nchunks(snapshot: &Snapshot) -> Result<u64> {
 struct Export<'a> {
     snapshot: &'a Snapshot,
     nchunks: u64,
-    progress: &'a mut dyn FnMut(u64, u64) -> ControlFlow<()>,
+    progress: &'a Progress,
 }
 
 impl Export<'_> {
@@ -178,12 +172,9 @@ impl Export<'_> {
     /// Returns the bytes of a chunk and reports progress.
     fn chunk(&mut self, key: u64) -> Result<Vec<u8>> {
         let chunk = self.stored(key)?;
-        match (self.progress)(key + 1, self.nchunks) {
-            ControlFlow::Continue(()) => Ok(chunk),
-            ControlFlow::Break(()) => {
-                Err(Error::new(ErrorKind::Cancelled, "expected to write all chunks, was cancelled"))
-            }
-        }
+        self.progress.add(1);
+        self.progress.check()?;
+        Ok(chunk)
     }
 
     fn stored(&self, key: u64) -> Result<Vec<u8>> {

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use serde_json::{Map, Value as Json};
+use sharddb::Progress;
 use sharddb::fs::entry;
 use sharddb::verify::{FindingKind, VerifyLevel, VerifyReport};
 use sharddb_format::json::excerpt;
@@ -130,7 +131,7 @@ impl BcolzTable {
     pub fn verify(&self, level: VerifyLevel) -> Result<VerifyReport> {
         let (mut report, rows) = (VerifyReport::of_files(level), self.rows());
         for (name, column) in self.columns() {
-            column.verify_into(&mut report, &mut |_, _| {});
+            column.verify_into(&mut report, &Progress::new())?;
             if column.rows() != rows {
                 let message = format!(
                     "expected {rows} rows in every column, found {} in \"{name}\": truncating the table to {rows} rows \

@@ -1,9 +1,9 @@
 //! Conversion of a bcolz array to a sharded Zarr v3 array. Chunks keep their bytes where possible.
 
-use std::ops::ControlFlow;
 use std::path::Path;
 
 use serde_json::{Value as Json, json};
+use sharddb::{Phase, Progress};
 use sharddb_format::{Error, ErrorKind, Result};
 
 use crate::bcolz::array::BcolzArray;
@@ -20,11 +20,11 @@ const SHARD_BYTES: u64 = 64 << 20;
 /// Options for converting a bcolz array to a Zarr array.
 ///
 /// ```no_run
-/// use std::ops::ControlFlow;
+/// use sharddb::Progress;
 /// use sharddb_container::bcolz::{BcolzArray, ToZarrOptions};
 ///
 /// let array = BcolzArray::open("prices")?;
-/// let converted = ToZarrOptions::new().convert(&array, "prices.zarr", |_, _| ControlFlow::Continue(()))?;
+/// let converted = ToZarrOptions::new().convert(&array, "prices.zarr", &Progress::new())?;
 /// println!("{} of {} chunks keep their bytes", converted.verbatim, converted.chunks);
 /// # Ok::<(), sharddb::Error>(())
 /// ```
@@ -60,8 +60,7 @@ impl ToZarrOptions {
     ///
     /// Chunks keep their bytes, with three exceptions that are compressed again with LZ4: a short last chunk, since
     /// Zarr's chunks are all of one length; chunks in Snappy, which readers of Zarr do not support; and chunks with
-    /// several dimensions in Fortran order. Attributes are copied. `progress` is called after each chunk with the
-    /// number of finished chunks and their total; returning `Break` cancels the conversion.
+    /// several dimensions in Fortran order. Attributes are copied. `progress` counts the chunks.
     ///
     /// Memory: one chunk, and 16 bytes per chunk of a shard.
     ///
@@ -69,24 +68,19 @@ impl ToZarrOptions {
     ///
     /// `Unsupported` for a type that Zarr does not have (strings, dates, objects, records), or chunks that cut rows;
     /// `InvalidInput` if `target` exists; `Cancelled`; the error of the first chunk that cannot be decoded.
-    pub fn convert(
-        &self,
-        array: &BcolzArray,
-        target: impl AsRef<Path>,
-        mut progress: impl FnMut(u64, u64) -> ControlFlow<()>,
-    ) -> Result<Converted> {
+    pub fn convert(&self, array: &BcolzArray, target: impl AsRef<Path>, progress: &Progress) -> Result<Converted> {
         let conversion = Conversion::new(array)?;
         let chunks = array.rows.div_ceil(array.chunk_rows);
         let shard_chunks = self.shard_chunks.unwrap_or((SHARD_BYTES / conversion.chunk_len).min(chunks)).max(1);
         let writer = ZarrWriter::create(target, &conversion.metadata(shard_chunks)?)?;
         let mut converted = Converted { chunks, verbatim: 0 };
+        progress.begin(Phase::Convert, chunks);
         for shard in 0..chunks.div_ceil(shard_chunks) {
             let mut file = writer.shard(shard)?;
             for key in shard * shard_chunks..chunks.min((shard + 1) * shard_chunks) {
                 converted.verbatim += u64::from(conversion.put(&mut file, key)?);
-                if progress(key + 1, chunks).is_break() {
-                    return Err(Error::new(ErrorKind::Cancelled, "the conversion was cancelled"));
-                }
+                progress.add(1);
+                progress.check()?;
             }
             file.finish()?;
         }

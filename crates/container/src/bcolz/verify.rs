@@ -1,7 +1,8 @@
 //! Verification of an array against its meta files and the format.
 
 use sharddb::verify::{FindingKind, VerifyLevel, VerifyReport};
-use sharddb_format::Error;
+use sharddb::{Phase, Progress, Unit};
+use sharddb_format::{Error, Result};
 
 use crate::bcolz::array::BcolzArray;
 use crate::bcolz::chunks::Chunks;
@@ -30,32 +31,36 @@ impl BcolzArray {
         }
     }
 
-    pub(super) fn verify_into(&self, report: &mut VerifyReport, progress: &mut dyn FnMut(u64, u64)) {
+    pub(super) fn verify_into(&self, report: &mut VerifyReport, progress: &Progress) -> Result<()> {
         self.verify_files(report);
+        let begin = |files| progress.begin_counting(Phase::Verify, Unit::Files, files);
         match &self.chunks {
             Chunks::Shipped(files) => {
                 let keys = || files.numbers().take_while(|key| *key < self.nchunks());
-                let total = keys().count() as u64;
-                for (done, key) in (1..).zip(keys()) {
+                begin(keys().count() as u64);
+                for key in keys() {
                     match self.find(key) {
                         Ok(Some(place)) => place.file.verify(key, self.options.max_chunk_bytes, report),
                         Ok(None) => {}
                         Err(error) => report.add(FindingKind::UnreadableShard, error),
                     }
-                    progress(done, total);
+                    progress.add(1);
+                    progress.check()?;
                 }
             }
             Chunks::Superchunks(superchunks) => {
-                let total = superchunks.parts().len() as u64;
-                for (done, part) in (1..).zip(superchunks.parts()) {
+                begin(superchunks.parts().len() as u64);
+                for part in superchunks.parts() {
                     part.file.verify(part.first_key, self.options.max_chunk_bytes, report);
-                    progress(done, total);
+                    progress.add(1);
+                    progress.check()?;
                 }
             }
         }
         if report.level > VerifyLevel::Structure {
             self.verify_lengths(report);
         }
+        Ok(())
     }
 
     /// Checks that the header of each existing chunk states the bytes of its rows.

@@ -3,6 +3,7 @@
 
 /// How the bytes of a block are reordered before compression. See [`Encoder`](super::Encoder) for an example.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum Shuffle {
     /// Not reordered.
     None,

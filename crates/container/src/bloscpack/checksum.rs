@@ -17,6 +17,7 @@ use sharddb_format::{Error, Result};
 /// assert_eq!(Checksum::default(), Checksum::Adler32);
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum Checksum {
     /// No digest: changed bytes may go unnoticed.
     None,

@@ -23,6 +23,7 @@ const OPTION_METADATA: u8 = 1 << 1;
 
 /// The version of a bloscpack header. See [`Header`] for an example.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[non_exhaustive]
 pub enum Version {
     /// 16 bytes, which state only the number of chunks. Written by bcolz.
     V1,

@@ -18,11 +18,12 @@ mod superchunk;
 mod writer;
 
 use std::fmt;
+use std::num::NonZero;
 use std::path::{Path, PathBuf};
 
-use sharddb::Value;
 use sharddb::shard::ValueLocation;
 use sharddb::verify::{VerifyLevel, VerifyReport};
+use sharddb::{Phase, Progress, Unit, Value};
 use sharddb_format::Result;
 use sharddb_format::json;
 
@@ -167,9 +168,11 @@ impl Container for Bloscpack {
         )
     }
 
-    fn verify(&self, level: VerifyLevel) -> Result<VerifyReport> {
+    fn verify_with(&self, level: VerifyLevel, _: NonZero<usize>, progress: &Progress) -> Result<VerifyReport> {
         let mut report = VerifyReport::of_files(level);
+        progress.begin_counting(Phase::Verify, Unit::Files, 1);
         self.superchunk.verify(0, self.max_chunk_bytes, &mut report);
+        progress.add(1);
         Ok(report)
     }
 

@@ -111,6 +111,7 @@ impl BloscpackOptions {
 }
 
 /// Writes a bloscpack file chunk by chunk. See [`BloscpackOptions`] for an example.
+#[must_use = "nothing is there until `finish`"]
 pub struct BloscpackWriter {
     file: NewFile,
     options: BloscpackOptions,

@@ -1,8 +1,10 @@
 //! The [`Container`] of a Zarr array: inner chunks by number.
 
-use sharddb::Value;
+use std::num::NonZero;
+
 use sharddb::shard::ValueLocation;
 use sharddb::verify::{VerifyLevel, VerifyReport};
+use sharddb::{Progress, Value};
 use sharddb_format::json;
 use sharddb_format::{Error, ErrorKind, Result};
 
@@ -65,11 +67,7 @@ impl Container for ZarrArray {
         format!("{{{}}}", members.join(", "))
     }
 
-    fn verify(&self, level: VerifyLevel) -> Result<VerifyReport> {
-        verify(self, level, &mut |_, _| {})
-    }
-
-    fn verify_with(&self, level: VerifyLevel, progress: &mut dyn FnMut(u64, u64)) -> Result<VerifyReport> {
+    fn verify_with(&self, level: VerifyLevel, _: NonZero<usize>, progress: &Progress) -> Result<VerifyReport> {
         verify(self, level, progress)
     }
 

@@ -1,13 +1,12 @@
 //! Copies an array without decoding its chunks: packing, resharding, unpacking, export.
 
 use std::fs;
-use std::ops::ControlFlow;
 use std::path::Path;
 
-use sharddb::Snapshot;
+use sharddb::{Phase, Progress, Snapshot};
 use sharddb_format::info::FILE_NAME as INFO;
 use sharddb_format::json;
-use sharddb_format::{Error, ErrorKind, Result};
+use sharddb_format::{Error, Result};
 
 use crate::zarr::array::ZarrArray;
 use crate::zarr::metadata::{INFO_MEMBER, ZarrMetadata};
@@ -17,9 +16,8 @@ use crate::{Container, Form};
 /// Copies the chunks of an array into a new array, byte for byte.
 ///
 /// `metadata` is that of the source, [sharded](ZarrMetadata::sharded) or [unsharded](ZarrMetadata::unsharded). The
-/// chunks of a shard are stored in the order of the index, without gaps. `progress` is called after each chunk with the
-/// number of finished chunks and their total; returning `Break` cancels the copy. The new array appears only when it is
-/// complete. Returns the number of chunks.
+/// chunks of a shard are stored in the order of the index, without gaps. `progress` counts the
+/// chunks. The new array appears only when it is complete. Returns the number of chunks.
 ///
 /// Memory: 24 bytes per existing chunk, and the index of one shard.
 ///
@@ -29,22 +27,17 @@ use crate::{Container, Form};
 /// error of the first chunk that cannot be read.
 ///
 /// ```no_run
-/// use std::ops::ControlFlow;
+/// use sharddb::Progress;
 /// use sharddb_container::zarr::{ZarrArray, copy};
 ///
 /// let source = ZarrArray::open("one-file-a-chunk.zarr")?;
 /// let packed = source.metadata().sharded(&[64, 512, 512], None)?;
-/// copy(&source, "packed.zarr", &packed, |_, _| ControlFlow::Continue(()))?;
+/// copy(&source, "packed.zarr", &packed, &Progress::new())?;
 /// # Ok::<(), sharddb::Error>(())
 /// ```
-pub fn copy(
-    source: &ZarrArray,
-    target: impl AsRef<Path>,
-    metadata: &ZarrMetadata,
-    mut progress: impl FnMut(u64, u64) -> ControlFlow<()>,
-) -> Result<u64> {
+pub fn copy(source: &ZarrArray, target: impl AsRef<Path>, metadata: &ZarrMetadata, progress: &Progress) -> Result<u64> {
     check_same_chunks(source.metadata(), metadata)?;
-    write(source, Form::Encoded, target.as_ref(), metadata, &mut progress)
+    write(source, Form::Encoded, target.as_ref(), metadata, progress)
 }
 
 /// Writes the array that was imported into a store. Chunks keep their bytes, and shards their shape.
@@ -57,23 +50,17 @@ pub fn copy(
 /// `InvalidInput` if there is no such member; those of [`copy`()].
 ///
 /// ```no_run
-/// use std::ops::ControlFlow;
-///
 /// let snapshot = sharddb::ShardDb::open("store")?.snapshot();
-/// sharddb_container::zarr::export(&snapshot, "array.zarr", |_, _| ControlFlow::Continue(()))?;
+/// sharddb_container::zarr::export(&snapshot, "array.zarr", &sharddb::Progress::new())?;
 /// # Ok::<(), sharddb::Error>(())
 /// ```
-pub fn export(
-    snapshot: &Snapshot,
-    target: impl AsRef<Path>,
-    mut progress: impl FnMut(u64, u64) -> ControlFlow<()>,
-) -> Result<u64> {
+pub fn export(snapshot: &Snapshot, target: impl AsRef<Path>, progress: &Progress) -> Result<u64> {
     let metadata = imported_metadata(&snapshot.directory().join(INFO))?;
     let metadata = match metadata.is_wrapped() {
         true => metadata.sharded(metadata.shard_shape(), None)?,
         false => metadata,
     };
-    write(snapshot, Form::Decoded, target.as_ref(), &metadata, &mut progress)
+    write(snapshot, Form::Decoded, target.as_ref(), &metadata, progress)
 }
 
 fn imported_metadata(path: &Path) -> Result<ZarrMetadata> {
@@ -96,7 +83,7 @@ fn write(
     form: Form,
     target: &Path,
     metadata: &ZarrMetadata,
-    progress: &mut dyn FnMut(u64, u64) -> ControlFlow<()>,
+    progress: &Progress,
 ) -> Result<u64> {
     let writer = ZarrWriter::create(target, metadata)?;
     let mut places = Vec::new();
@@ -109,8 +96,9 @@ fn write(
     }
     places.sort_unstable();
     let total = places.len() as u64;
+    progress.begin(Phase::Convert, total);
     let mut shard: Option<(u64, ZarrShardWriter)> = None;
-    for (done, (place, key)) in (1..).zip(places) {
+    for (place, key) in places {
         let mut open = match shard.take() {
             Some((number, open)) if number == place.shard => open,
             before => {
@@ -122,9 +110,8 @@ fn write(
             open.put(key, &encoded)?;
         }
         shard = Some((place.shard, open));
-        if progress(done, total).is_break() {
-            return Err(Error::new(ErrorKind::Cancelled, "expected to copy all chunks, was cancelled"));
-        }
+        progress.add(1);
+        progress.check()?;
     }
     shard.map(|(_, last)| last.finish()).transpose()?;
     writer.finish()?;

@@ -1,9 +1,9 @@
 //! Conversion of an array to a Neuroglancer precomputed volume.
 
-use std::ops::ControlFlow;
 use std::path::Path;
 
 use sharddb::write::ShardWriter;
+use sharddb::{Phase, Progress};
 use sharddb_format::hash::HashFunction;
 use sharddb_format::ids::{Location, ShardNumber};
 use sharddb_format::info::FILE_NAME as INFO;
@@ -33,13 +33,13 @@ const DATA_TYPES: [&str; 8] = ["int8", "uint8", "int16", "uint16", "int32", "uin
 /// Options for converting an array to a volume with [`convert`](PrecomputedOptions::convert).
 ///
 /// ```no_run
-/// use std::ops::ControlFlow;
+/// use sharddb::Progress;
 /// use sharddb_container::zarr::{PrecomputedOptions, ZarrArray};
 ///
 /// let array = ZarrArray::open("volume.zarr")?;
 /// let mut options = PrecomputedOptions::new("zyx");
 /// options.resolution([8.0, 8.0, 40.0]);
-/// options.convert(&array, "volume", |_, _| ControlFlow::Continue(()))?;
+/// options.convert(&array, "volume", &Progress::new())?;
 /// # Ok::<(), sharddb::Error>(())
 /// ```
 #[derive(Clone, Debug)]
@@ -80,8 +80,7 @@ impl PrecomputedOptions {
     ///
     /// The volume has one scale of encoding "raw". The key of a chunk is its compressed Morton code; chunks at the edge
     /// are clipped to the array. Absent chunks stay absent if the fill value is zero, which is what readers assume;
-    /// otherwise they are written. `progress` is called after each chunk with the number of finished chunks and their
-    /// total; returning `Break` cancels the conversion.
+    /// otherwise they are written. `progress` counts the chunks.
     ///
     /// Memory: 32 bytes per chunk of the array, a few decoded chunks, and the pairs of one minishard.
     ///
@@ -90,12 +89,7 @@ impl PrecomputedOptions {
     /// `InvalidInput` for axes that do not fit the array, or if `target` exists; `Unsupported` for a data type that
     /// volumes or segment ids do not have, or channels in several chunks; `Cancelled`; `Io`; the error of the first chunk that cannot
     /// be read.
-    pub fn convert(
-        &self,
-        source: &ZarrArray,
-        target: impl AsRef<Path>,
-        mut progress: impl FnMut(u64, u64) -> ControlFlow<()>,
-    ) -> Result<u64> {
+    pub fn convert(&self, source: &ZarrArray, target: impl AsRef<Path>, progress: &Progress) -> Result<u64> {
         let volume = Volume::new(self, source.metadata())?;
         let spec = self.spec.map_or_else(|| default_spec(&volume.grid), Ok)?;
         let chunks = volume.chunks(source, &spec)?;
@@ -105,7 +99,8 @@ impl PrecomputedOptions {
         let shards = directory.temporary().join(SCALE);
         create_dir(&shards)?;
         let mut writer: Option<(ShardNumber, ShardWriter)> = None;
-        for (done, chunk) in (1..).zip(chunks) {
+        progress.begin(Phase::Convert, total);
+        for chunk in chunks {
             let mut open = match writer.take() {
                 Some((number, open)) if number == chunk.location.shard => open,
                 before => {
@@ -118,9 +113,8 @@ impl PrecomputedOptions {
                 open.insert(chunk.key, &voxels)?;
             }
             writer = Some((chunk.location.shard, open));
-            if progress(done, total).is_break() {
-                return Err(Error::new(ErrorKind::Cancelled, "expected to convert all chunks, was cancelled"));
-            }
+            progress.add(1);
+            progress.check()?;
         }
         writer.map(|(_, last)| last.finish()).transpose()?;
         let mut info = NewFile::create(&directory.temporary().join(INFO))?;

@@ -1,10 +1,10 @@
 //! Rechunking: decodes an array, cuts it into chunks of a different shape and encodes them.
 
 use std::collections::BTreeSet;
-use std::ops::ControlFlow;
 use std::path::Path;
 
-use sharddb_format::{Error, ErrorKind, Result};
+use sharddb::{Phase, Progress};
+use sharddb_format::{Error, Result};
 
 use crate::zarr::array::ZarrArray;
 use crate::zarr::metadata::ZarrMetadata;
@@ -20,9 +20,8 @@ const TILE_BYTES: u64 = 64 << 20;
 ///
 /// `metadata` is usually that of the source, [rechunked](ZarrMetadata::rechunked). Any metadata of the same shape, data
 /// type and fill value is valid. A new chunk exists if an old chunk exists that shares elements with it; its other
-/// elements have the fill value. `progress` is called with the number of finished chunks of the new array, existing or
-/// not, and their total; returning `Break` cancels. The new array appears only when it is complete. Returns the number
-/// of its chunks.
+/// elements have the fill value. `progress` counts the chunks of the new array, existing or not. The new array
+/// appears only when it is complete. Returns the number of its chunks.
 ///
 /// Memory: a tile of 64 MiB of elements, or of the larger of an old and a new chunk along each axis if that is more;
 /// plus one old and one new chunk, and 16 bytes per chunk of a shard.
@@ -35,35 +34,33 @@ const TILE_BYTES: u64 = 64 << 20;
 /// the same array, or `target` exists; `Cancelled`; the error of the first chunk that cannot be read.
 ///
 /// ```no_run
-/// use std::ops::ControlFlow;
+/// use sharddb::Progress;
 /// use sharddb_container::zarr::{ZarrArray, rechunk};
 ///
 /// let source = ZarrArray::open("slices.zarr")?;
 /// let cubes = source.metadata().rechunked(&[64, 64, 64], &[512, 512, 512], None)?;
-/// rechunk(&source, "cubes.zarr", &cubes, |_, _| ControlFlow::Continue(()))?;
+/// rechunk(&source, "cubes.zarr", &cubes, &Progress::new())?;
 /// # Ok::<(), sharddb::Error>(())
 /// ```
 pub fn rechunk(
     source: &ZarrArray,
     target: impl AsRef<Path>,
     metadata: &ZarrMetadata,
-    mut progress: impl FnMut(u64, u64) -> ControlFlow<()>,
+    progress: &Progress,
 ) -> Result<u64> {
     check_same_array(source.metadata(), metadata)?;
     metadata.check_encodable()?;
     let writer = ZarrWriter::create(target, metadata)?;
     let mut rechunk = Rechunk::new(source, metadata);
     let shards = rechunk.shards_with_data()?;
-    let total = shards.iter().map(|shard| rechunk.chunks_of(&rechunk.shard(*shard))).sum();
-    let (mut done, mut chunks) = (0, 0);
+    let mut chunks = 0;
+    progress.begin(Phase::Convert, shards.iter().map(|shard| rechunk.chunks_of(&rechunk.shard(*shard))).sum());
     for number in shards {
         let mut shard = writer.shard(number)?;
         for tile in rechunk.shard(number).tiles(&rechunk.tile_shape) {
             chunks += rechunk.write(&tile, &mut shard)?;
-            done += rechunk.chunks_of(&tile);
-            if progress(done, total).is_break() {
-                return Err(Error::new(ErrorKind::Cancelled, "expected to write all chunks, was cancelled"));
-            }
+            progress.add(rechunk.chunks_of(&tile));
+            progress.check()?;
         }
         shard.finish()?;
     }

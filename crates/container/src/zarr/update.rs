@@ -23,6 +23,7 @@ use crate::zarr::writer::{ZarrShardWriter, absent_entries, check_chunk, entry_in
 ///
 /// See [`ShardUpdate`] for an example.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum UpdateStrategy {
     /// In place of the old chunk if it fits the space up to the next chunk, otherwise after all chunks. Uncompressed
     /// chunks always fit, and the rest of the file does not change.

@@ -1,6 +1,7 @@
 //! Verification of an array against the specification: every shard, entry and chunk.
 
 use sharddb::verify::{FindingKind, VerifyLevel, VerifyReport};
+use sharddb::{Phase, Progress, Unit};
 use sharddb_format::byte_range::ByteRange;
 use sharddb_format::{Error, ErrorKind, Result};
 
@@ -8,15 +9,11 @@ use crate::zarr::array::ZarrArray;
 use crate::zarr::grid::ChunkPlace;
 use crate::zarr::shard::ShardFile;
 
-pub(super) fn verify(
-    array: &ZarrArray,
-    level: VerifyLevel,
-    progress: &mut dyn FnMut(u64, u64),
-) -> Result<VerifyReport> {
+pub(super) fn verify(array: &ZarrArray, level: VerifyLevel, progress: &Progress) -> Result<VerifyReport> {
     let mut report = VerifyReport::of_files(level);
     let numbers = array.shard_numbers()?;
-    let total = numbers.len() as u64;
-    for (done, number) in (1..).zip(numbers) {
+    progress.begin_counting(Phase::Verify, Unit::Files, numbers.len() as u64);
+    for number in numbers {
         match array.open_shard(number) {
             Ok(Some(shard)) => {
                 report.shards += 1;
@@ -28,7 +25,8 @@ pub(super) fn verify(
             Ok(None) => {} // removed after it was listed
             Err(error) => report.add(kind_of_open_error(&error), error),
         }
-        progress(done, total);
+        progress.add(1);
+        progress.check()?;
     }
     Ok(report)
 }

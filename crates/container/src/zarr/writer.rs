@@ -33,6 +33,7 @@ const MAX_CHUNKS_PER_SHARD: u64 = 1 << 26;
 /// shard.finish()?;
 /// # Ok::<(), sharddb::Error>(())
 /// ```
+#[must_use = "nothing is there until `finish`"]
 pub struct ZarrShardWriter {
     metadata: ZarrMetadata,
     number: u64,
@@ -368,6 +369,7 @@ pub(super) fn check_chunk(metadata: &ZarrMetadata, key: u64, encoded: &[u8]) -> 
 /// writer.finish()
 /// # }
 /// ```
+#[must_use = "nothing is there until `finish`"]
 pub struct ZarrWriter {
     directory: NewDirectory,
     metadata: ZarrMetadata,

@@ -35,3 +35,11 @@ mod zarr_interop;
 mod zarr_rechunk;
 #[cfg(feature = "zarr")]
 mod zarr_write;
+
+/// A progress that is cancelled.
+#[cfg(feature = "zarr")]
+fn cancelled() -> sharddb::Progress {
+    let progress = sharddb::Progress::new();
+    progress.cancel();
+    progress
+}

@@ -2,12 +2,13 @@
 //! error that says what is wrong and where, never other bytes.
 
 use std::fs;
+use std::num::NonZero;
 use std::path::PathBuf;
 
 use crate::common::archives::copy_all;
 use crate::common::{self, TempDir, data, json, name, number, sets, sha256, text};
 use serde_json::Value as Json;
-use sharddb::{ErrorKind, VerifyLevel};
+use sharddb::{ErrorKind, Phase, Progress, Unit, VerifyLevel};
 use sharddb_container::zarr::{ZarrArray, ZarrMetadata};
 use sharddb_container::{Container, ContainerOptions, Form, KeySpace};
 
@@ -79,9 +80,10 @@ fn sound_arrays_verify_clean_at_every_level() {
         let array = ZarrArray::open(&directory).unwrap();
         let present = number(&json(&directory.join("expected.json"))["n_present"]);
         for level in [VerifyLevel::Structure, VerifyLevel::Index, VerifyLevel::Data] {
-            let mut steps = Vec::new();
-            let report = array.verify_with(level, &mut |done, total| steps.push((done, total))).unwrap();
-            assert_eq!(steps, (1..=report.shards).map(|done| (done, report.shards)).collect::<Vec<_>>());
+            let progress = Progress::new();
+            let report = array.verify_with(level, NonZero::<usize>::MIN, &progress).unwrap();
+            assert_eq!((progress.done(), progress.total()), (report.shards, report.shards));
+            assert_eq!((progress.phase(), progress.unit()), (Phase::Verify, Unit::Files));
             assert!(report.is_clean() && report.warnings() == 0, "{} {:?}", name(&directory), report.findings());
             assert_eq!(report.keys, if level == VerifyLevel::Structure { 0 } else { present }, "{}", name(&directory));
         }

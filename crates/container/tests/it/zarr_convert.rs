@@ -3,15 +3,12 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::ops::ControlFlow;
 
 use crate::common::{TempDir, data, json, name, number, sets, sha256, text};
 use sharddb::spec::Encoding;
-use sharddb::{BulkLoader, ErrorKind, ShardDb, ShardingSpec, Snapshot, VerifyLevel};
+use sharddb::{BulkLoader, ErrorKind, Progress, ShardDb, ShardingSpec, Snapshot, VerifyLevel};
 use sharddb_container::zarr::{PrecomputedOptions, ZarrArray, export};
 use sharddb_container::{Container, Form, KeySpace};
-
-const GO_ON: fn(u64, u64) -> ControlFlow<()> = |_, _| ControlFlow::Continue(());
 
 fn pairs(container: &dyn Container, form: Form) -> BTreeMap<u64, Vec<u8>> {
     let pair = |key| (key, container.get(key, form).unwrap().unwrap().to_vec());
@@ -35,7 +32,7 @@ fn volumes_have_the_values_that_another_program_made() {
             let target = scratch.path().join("volume");
             let mut options = PrecomputedOptions::new("zyx");
             spec.map(|spec| options.spec(spec).resolution([1.0, 1.0, 1.0]));
-            options.convert(&source, &target, GO_ON).unwrap();
+            options.convert(&source, &target, &Progress::new()).unwrap();
 
             let volume = open(&target);
             let chunks = json(&expected.join("expected.json"));
@@ -81,7 +78,7 @@ fn axes_are_turned_and_what_is_absent_is_filled_unless_it_is_zero() {
         let source = ZarrArray::open(scratch.path()).unwrap();
         let target = scratch.path().join("volume");
         // the axes are channel, x, y
-        assert_eq!(PrecomputedOptions::new("cxy").convert(&source, &target, GO_ON).unwrap(), chunks);
+        assert_eq!(PrecomputedOptions::new("cxy").convert(&source, &target, &Progress::new()).unwrap(), chunks);
         let volume = open(&target);
         let key = volume.key_space().key_at(&[1, 1, 0]).unwrap();
         assert_eq!(volume.get(key).unwrap().unwrap(), [1, 2, 11, 12], "1 of 2 along x, 2 of 3 along y, 2 channels");
@@ -108,7 +105,7 @@ fn what_a_volume_cannot_be_is_refused() {
         let scratch = TempDir::new();
         fs::write(scratch.path().join("zarr.json"), small(data_type, fill, chunk)).unwrap();
         let source = ZarrArray::open(scratch.path()).unwrap();
-        let converted = PrecomputedOptions::new(axes).convert(&source, scratch.path().join("volume"), GO_ON);
+        let converted = PrecomputedOptions::new(axes).convert(&source, scratch.path().join("volume"), &Progress::new());
         assert_eq!(converted.err().map(|error| error.kind()), error, "{data_type} {chunk} {axes}");
         assert_eq!(scratch.path().join("volume").exists(), error.is_none());
     }
@@ -135,7 +132,7 @@ fn an_imported_array_comes_back_with_every_byte_of_its_chunks() {
         let store = import(&source, &scratch.path().join("store"));
         assert_eq!(pairs(&store, Form::Decoded), pairs(&source, Form::Encoded));
         let target = scratch.path().join("back.zarr");
-        export(&store, &target, GO_ON).unwrap();
+        export(&store, &target, &Progress::new()).unwrap();
         let back = ZarrArray::open(&target).unwrap();
         assert_eq!(back.metadata(), source.metadata());
         assert_eq!(pairs(&back, Form::Encoded), pairs(&source, Form::Encoded), "{}", name(&directory));
@@ -149,7 +146,7 @@ fn a_store_without_an_array_is_not_exported() {
     let mut loader = BulkLoader::create_default(&path).unwrap();
     loader.insert(1, b"one").unwrap();
     loader.finish().unwrap();
-    let error = export(&open(&path), scratch.path().join("x"), GO_ON).unwrap_err();
+    let error = export(&open(&path), scratch.path().join("x"), &Progress::new()).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::InvalidInput);
     assert!(error.message().contains("\"zarr\""), "{error}");
 }

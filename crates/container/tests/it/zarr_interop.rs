@@ -2,16 +2,14 @@
 //! module, and `scripts/check_zarr.py` compares.
 
 use std::fs;
-use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
 use crate::common::{data, name, new_directory, sets};
 use serde_json::json;
+use sharddb::Progress;
 use sharddb_container::zarr::{
     IndexLocation, PrecomputedOptions, ShardUpdate, UpdateStrategy, ZarrArray, ZarrMetadata, ZarrWriter, copy, rechunk,
 };
-
-const GO_ON: fn(u64, u64) -> ControlFlow<()> = |_, _| ControlFlow::Continue(());
 
 /// The directory of the data sets for other readers, newly created.
 struct Place(PathBuf);
@@ -43,7 +41,7 @@ fn writes_data_sets_for_other_readers() {
         let target = place.set(&format!("volume-{}", name(&volume)), what);
         let mut options = PrecomputedOptions::new("zyx");
         options.resolution([8.0, 8.0, 40.0]);
-        options.convert(&ZarrArray::open(&source).unwrap(), target, GO_ON).unwrap();
+        options.convert(&ZarrArray::open(&source).unwrap(), target, &Progress::new()).unwrap();
     }
     for location in ["start", "end"] {
         for endian in ["little", "big"] {
@@ -73,7 +71,7 @@ fn repacked(place: &Place, directory: &Path) {
         let Ok(metadata) = metadata else { continue }; // nested
         let what = json!({"kind": "array", "like": directory.to_str().unwrap()});
         let target = place.set(&format!("{way}-{}", name(directory)), what);
-        copy(&source, target, &metadata, GO_ON).unwrap();
+        copy(&source, target, &metadata, &Progress::new()).unwrap();
     }
     let odd: Vec<u64> = metadata.chunk_shape().iter().map(|len| len + 3).collect();
     for (way, chunk, shard) in
@@ -82,7 +80,7 @@ fn repacked(place: &Place, directory: &Path) {
         let Ok(metadata) = metadata.rechunked(chunk, shard, None) else { continue }; // nested
         let what = json!({"kind": "array", "like": directory.to_str().unwrap()});
         let target = place.set(&format!("{way}-{}", name(directory)), what);
-        rechunk(&source, target, &metadata, GO_ON).unwrap();
+        rechunk(&source, target, &metadata, &Progress::new()).unwrap();
     }
 }
 

@@ -1,15 +1,13 @@
 //! A rechunked array has the same elements, chunks wherever there were some, and the same codecs.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::ops::ControlFlow;
 
+use crate::cancelled;
 use crate::common::{TempDir, data, directory_bytes, json, name, sets};
 use serde_json::Value as Json;
-use sharddb::{ErrorKind, VerifyLevel};
+use sharddb::{ErrorKind, Progress, VerifyLevel};
 use sharddb_container::zarr::{IndexLocation, ZarrArray, copy, rechunk};
 use sharddb_container::{Container, Form};
-
-const GO_ON: fn(u64, u64) -> ControlFlow<()> = |_, _| ControlFlow::Continue(());
 
 /// All positions in a box, in C order.
 fn positions(shape: &[u64]) -> Vec<Vec<u64>> {
@@ -90,12 +88,8 @@ fn every_array_has_the_same_elements_in_other_chunks() {
             };
             let scratch = TempDir::new();
             let out = scratch.path().join("out");
-            let mut told = Vec::new();
-            let written = rechunk(&source, &out, &target, |done, total| {
-                told.push((done, total));
-                ControlFlow::Continue(())
-            })
-            .unwrap();
+            let progress = Progress::new();
+            let written = rechunk(&source, &out, &target, &progress).unwrap();
 
             let place = format!("{} in chunks of {chunk:?}", name(&path));
             let array = ZarrArray::open(&out).unwrap();
@@ -104,7 +98,7 @@ fn every_array_has_the_same_elements_in_other_chunks() {
             let keys: BTreeSet<u64> = array.keys().map(Result::unwrap).collect();
             assert_eq!(keys, touched(&array, &source), "{place}");
             assert_eq!(keys.len() as u64, written);
-            assert!(told.windows(2).all(|pair| pair[0].0 < pair[1].0) && told.last().is_none_or(|(a, b)| a == b));
+            assert_eq!(progress.done(), progress.total());
             assert_eq!(codecs(&json(&out.join("zarr.json"))), codecs(&json(&path.join("zarr.json"))), "{place}");
             let report = array.verify(VerifyLevel::Data).unwrap();
             assert!(report.is_clean(), "{place}: {:?}", report.findings());
@@ -122,9 +116,9 @@ fn there_and_back_are_the_same_elements() {
     let scratch = TempDir::new();
     let (there, back) = (scratch.path().join("there"), scratch.path().join("back"));
     let other = metadata.rechunked(&[5, 7, 3], &[10, 7, 30], None).unwrap();
-    rechunk(&source, &there, &other, GO_ON).unwrap();
+    rechunk(&source, &there, &other, &Progress::new()).unwrap();
     let again = other.rechunked(metadata.chunk_shape(), metadata.shard_shape(), None).unwrap();
-    rechunk(&ZarrArray::open(&there).unwrap(), &back, &again, GO_ON).unwrap();
+    rechunk(&ZarrArray::open(&there).unwrap(), &back, &again, &Progress::new()).unwrap();
     let back = ZarrArray::open(&back).unwrap();
     assert_eq!(back.metadata().chunk_grid(), metadata.chunk_grid());
     assert!(elements(&back) == elements(&source));
@@ -137,10 +131,10 @@ fn chunks_in_files_of_their_own_are_cut_as_well() {
     let source = ZarrArray::open(&path).unwrap();
     let scratch = TempDir::new();
     let (plain, out) = (scratch.path().join("plain"), scratch.path().join("out"));
-    copy(&source, &plain, &source.metadata().unsharded().unwrap(), GO_ON).unwrap();
+    copy(&source, &plain, &source.metadata().unsharded().unwrap(), &Progress::new()).unwrap();
     let plain = ZarrArray::open(&plain).unwrap();
     let chunk: Vec<_> = plain.metadata().chunk_shape().iter().map(|len| len + 1).collect();
-    rechunk(&plain, &out, &plain.metadata().rechunked(&chunk, &chunk, None).unwrap(), GO_ON).unwrap();
+    rechunk(&plain, &out, &plain.metadata().rechunked(&chunk, &chunk, None).unwrap(), &Progress::new()).unwrap();
     assert_eq!(elements(&ZarrArray::open(&out).unwrap()), elements(&source));
 }
 
@@ -165,14 +159,14 @@ fn what_cannot_be_done_is_refused_and_leaves_nothing() {
     let scratch = TempDir::new();
     let out = scratch.path().join("out");
     let other = ZarrArray::open(data("zarr/arrays/zp_1d_u8_raw_end.zarr")).unwrap();
-    let refused = rechunk(&source, &out, other.metadata(), GO_ON).unwrap_err();
+    let refused = rechunk(&source, &out, other.metadata(), &Progress::new()).unwrap_err();
     assert_eq!(refused.kind(), ErrorKind::InvalidInput, "another array");
     let target = metadata.rechunked(&[3, 3, 3], &[9, 9, 9], None).unwrap();
-    let cancelled = rechunk(&source, &out, &target, |_, _| ControlFlow::Break(())).unwrap_err();
+    let cancelled = rechunk(&source, &out, &target, &cancelled()).unwrap_err();
     assert_eq!(cancelled.kind(), ErrorKind::Cancelled);
     assert!(directory_bytes(scratch.path()).is_empty());
     let broken = ZarrArray::open(data("zarr/negative/neg_index_bit_flipped.zarr")).unwrap();
     let target = broken.metadata().rechunked(&[50], &[100], None).unwrap();
-    assert_eq!(rechunk(&broken, &out, &target, GO_ON).unwrap_err().kind(), ErrorKind::Corrupt);
+    assert_eq!(rechunk(&broken, &out, &target, &Progress::new()).unwrap_err().kind(), ErrorKind::Corrupt);
     assert!(directory_bytes(scratch.path()).is_empty());
 }

@@ -3,17 +3,15 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
+use crate::cancelled;
 use crate::common::{TempDir, data, json, sets, shuffled, xorshift};
-use sharddb::{ErrorKind, VerifyLevel};
+use sharddb::{ErrorKind, Progress, VerifyLevel};
 use sharddb_container::zarr::{
     IndexLocation, ShardUpdate, UpdateStrategy, ZarrArray, ZarrMetadata, ZarrShardWriter, ZarrWriter, copy,
 };
 use sharddb_container::{Container, Form};
-
-const GO_ON: fn(u64, u64) -> ControlFlow<()> = |_, _| ControlFlow::Continue(());
 
 fn array(path: &str) -> ZarrArray {
     ZarrArray::open(data(path)).unwrap()
@@ -46,7 +44,7 @@ fn files(directory: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
 fn assert_copied(source: &str, metadata: &ZarrMetadata, expected: &str) {
     let scratch = TempDir::new();
     let target = scratch.path().join("copy.zarr");
-    copy(&array(source), &target, metadata, GO_ON).unwrap();
+    copy(&array(source), &target, metadata, &Progress::new()).unwrap();
     let (mut found, mut wanted) = (files(&target), files(&data(expected)));
     let [found_json, wanted_json] =
         [&mut found, &mut wanted].map(|files| files.remove(Path::new("zarr.json")).unwrap());
@@ -82,7 +80,7 @@ fn every_array_survives_every_way_of_packing() {
         for way in unsharded.into_iter().chain(sharded) {
             let scratch = TempDir::new();
             let target = scratch.path().join("copy");
-            let copied = copy(&source, &target, &way, GO_ON).unwrap();
+            let copied = copy(&source, &target, &way, &Progress::new()).unwrap();
             let copy = ZarrArray::open(&target).unwrap();
             assert_eq!(chunks(&copy), chunks(&source), "{}", directory.display());
             assert_eq!(copied as usize, chunks(&source).len());
@@ -102,12 +100,11 @@ fn a_copy_that_ends_early_leaves_nothing() {
     let target = scratch.path().join("copy.zarr");
     let source = array("zarr/unsharded.zarr");
     let packed = source.metadata().sharded(&[32, 64, 64], None).unwrap();
-    let cancel = |done, _| if done < 7 { ControlFlow::Continue(()) } else { ControlFlow::Break(()) };
-    assert_eq!(copy(&source, &target, &packed, cancel).unwrap_err().kind(), ErrorKind::Cancelled);
+    assert_eq!(copy(&source, &target, &packed, &cancelled()).unwrap_err().kind(), ErrorKind::Cancelled);
     assert_eq!(files(scratch.path()).len(), 0);
 
     fs::write(&target, "in the way").unwrap();
-    assert_eq!(copy(&source, &target, &packed, GO_ON).unwrap_err().kind(), ErrorKind::InvalidInput);
+    assert_eq!(copy(&source, &target, &packed, &Progress::new()).unwrap_err().kind(), ErrorKind::InvalidInput);
     assert_eq!(fs::read(&target).unwrap(), b"in the way");
 }
 
@@ -123,7 +120,7 @@ fn chunks_of_another_shape_or_other_codecs_are_not_the_same() {
         let (from, to) = (from.replace(", ", ",").replace(": ", ":"), to.replace(", ", ",").replace(": ", ":"));
         assert!(compact.contains(&from), "{from}");
         let other = ZarrMetadata::from_json(&compact.replace(&from, &to)).unwrap();
-        let error = copy(&source, scratch.path().join("x"), &other, GO_ON).unwrap_err();
+        let error = copy(&source, scratch.path().join("x"), &other, &Progress::new()).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::InvalidInput, "{to}");
     }
 }

@@ -2,10 +2,10 @@
 
 use futures_util::StreamExt;
 use object_store::{GetOptions, GetRange, ObjectStore};
+use sharddb::Progress;
 use sharddb_format::{Error, Result};
 
 use crate::bucket::root::Root;
-use crate::bucket::transfer::Transfer;
 use crate::store_error::is_missing_object;
 
 /// A download that breaks off is continued if it had at least this many more bytes. Bounds the number of requests.
@@ -29,13 +29,13 @@ impl Root {
         &self,
         object: &str,
         stated: u64,
-        transfer: &Transfer,
+        progress: &Progress,
         mut write: impl FnMut(&[u8]) -> Result<()>,
     ) -> Result<()> {
         let mut arrived = Arrived { bytes: 0, etag: None };
         loop {
             let before = arrived.bytes;
-            let read = self.download_rest(object, stated, transfer, &mut arrived, &mut write).await;
+            let read = self.download_rest(object, stated, progress, &mut arrived, &mut write).await;
             match read {
                 Err(Broken::Connection(_)) if arrived.bytes == stated => return Ok(()),
                 Err(Broken::Connection(_)) if arrived.bytes - before >= MIN_PROGRESS => {}
@@ -51,11 +51,11 @@ impl Root {
         &self,
         object: &str,
         stated: u64,
-        transfer: &Transfer,
+        progress: &Progress,
         arrived: &mut Arrived,
         write: &mut impl FnMut(&[u8]) -> Result<()>,
     ) -> std::result::Result<(), Broken> {
-        transfer.check()?;
+        progress.check()?;
         let rest = (arrived.bytes > 0).then_some(GetRange::Offset(arrived.bytes));
         let options = GetOptions { range: rest, if_match: arrived.etag.clone(), ..GetOptions::default() };
         let result = match self.store().get_opts(&self.path(object)?, options).await {
@@ -65,7 +65,7 @@ impl Root {
         arrived.etag = result.meta.e_tag.clone();
         let mut stream = result.into_stream();
         while let Some(chunk) = stream.next().await {
-            transfer.check()?;
+            progress.check()?;
             let chunk = chunk.map_err(Broken::Connection)?;
             arrived.bytes = arrived.bytes.saturating_add(chunk.len() as u64);
             if arrived.bytes > stated {
@@ -73,7 +73,7 @@ impl Root {
                 return Err(Error::corrupt(message).at_path(&self.place(object)).into());
             }
             write(&chunk)?;
-            transfer.add(chunk.len() as u64);
+            progress.add(chunk.len() as u64);
         }
         Ok(())
     }

@@ -21,7 +21,6 @@
 //! probe        what the server supports, and its time
 //! objects      the objects of a generation, from its manifest
 //! listing      the objects that the bucket has
-//! transfer     progress and cancellation
 //! random       128 random bits
 //! journal      the local file with which an upload is resumed
 //! upload       one object: checksum, parts
@@ -50,7 +49,6 @@ mod root;
 mod testing;
 #[cfg(test)]
 mod tests;
-mod transfer;
 mod upload;
 mod verify;
 
@@ -65,7 +63,6 @@ pub use self::gc::{BucketGcOptions, BucketGcReport};
 pub use self::generations::{BucketGeneration, BucketState, BucketVersion};
 pub use self::pull::{PullOptions, Pulled};
 pub use self::push::{PushOptions, Pushed};
-pub use self::transfer::TransferProgress;
 pub use self::verify::{BucketVerifyLevel, BucketVerifyOptions, BucketVerifyReport};
 
 use self::root::Root;

@@ -2,18 +2,17 @@
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use futures_util::stream::{self, StreamExt, TryStreamExt};
 use sharddb::internal::Staging;
 use sharddb::store::{GenerationId, Store};
+use sharddb::{Phase, Progress};
 use sharddb_format::ids::ShardNumber;
 use sharddb_format::{Error, Result};
 
 use crate::bucket::Bucket;
 use crate::bucket::objects::{GenerationObject, objects, total_bytes};
-use crate::bucket::transfer::{Transfer, TransferProgress};
 use crate::bucket_current::GenerationName;
 
 /// Number of objects that are downloaded at a time.
@@ -29,7 +28,7 @@ const OBJECTS_IN_FLIGHT: usize = 8;
 /// ```
 #[derive(Clone, Debug, Default)]
 pub struct PullOptions {
-    transfer: Transfer,
+    progress: Progress,
     generation: Option<String>,
 }
 
@@ -45,15 +44,9 @@ impl PullOptions {
         self
     }
 
-    /// Sets the progress that the download reports.
-    pub fn progress(&mut self, progress: Arc<TransferProgress>) -> &mut PullOptions {
-        self.transfer.progress = progress;
-        self
-    }
-
-    /// Sets a flag that cancels the download: once it is true, it returns `Cancelled`. The next pull continues.
-    pub fn cancel(&mut self, cancel: Arc<AtomicBool>) -> &mut PullOptions {
-        self.transfer.cancel = cancel;
+    /// Sets the progress that the download reports, and that cancels it. Default: none.
+    pub fn progress(&mut self, progress: &Progress) -> &mut PullOptions {
+        self.progress = progress.clone();
         self
     }
 }
@@ -106,7 +99,7 @@ impl Bucket {
         let (generation, stored) = self.stored(options.generation.as_deref()).await?;
         let store = Store::create(to)?;
         let mut writer = store.writer()?; // syncs what a killed pull may have left, also if nothing is to be done
-        writer.cancel(options.transfer.cancel.clone());
+        writer.progress(&options.progress.apart());
         if let Some(id) = store.current_with(&stored.manifest, &stored.manifest_text)? {
             return Ok(Pulled { is_new: false, ..Counts::default().pulled(id, &generation) });
         }
@@ -116,7 +109,7 @@ impl Bucket {
             generation: &generation,
             staging: &staging,
             local: store.shards_like(&stored.manifest)?,
-            transfer: &options.transfer,
+            progress: &options.progress,
             counts: Counts::default(),
         };
         if let Err(error) = download.run(objects(&stored.manifest)).await {
@@ -135,7 +128,7 @@ struct Download<'a> {
     staging: &'a Staging,
     /// Local files with the bytes of wanted shards.
     local: HashMap<ShardNumber, PathBuf>,
-    transfer: &'a Transfer,
+    progress: &'a Progress,
     counts: Counts,
 }
 
@@ -164,13 +157,13 @@ impl Counts {
 
 impl Download<'_> {
     async fn run(&self, objects: Vec<GenerationObject>) -> Result<()> {
-        self.transfer.begin(total_bytes(&objects));
+        self.progress.begin(Phase::Copy, total_bytes(&objects));
         let all = stream::iter(objects).map(|object| self.obtain(object));
         all.buffer_unordered(OBJECTS_IN_FLIGHT).try_collect::<()>().await
     }
 
     async fn obtain(&self, object: GenerationObject) -> Result<()> {
-        self.transfer.check()?;
+        self.progress.check()?;
         let local = object.shard.and_then(|shard| self.local.get(&shard));
         let count = if self.staging.has(&object.name, object.stated)? {
             &self.counts.resumed
@@ -182,7 +175,7 @@ impl Download<'_> {
             return self.download(&object).await;
         };
         count.fetch_add(1, Ordering::Relaxed);
-        self.transfer.add(object.stated.bytes);
+        self.progress.add(object.stated.bytes);
         Ok(())
     }
 
@@ -191,7 +184,7 @@ impl Download<'_> {
         let name = format!("{}/{}", self.generation, object.name);
         let root = &self.bucket.root;
         let place = |error: Error| object.shard.into_iter().fold(error.at_path(&root.place(&name)), Error::at_shard);
-        root.download(&name, object.stated.bytes, self.transfer, |chunk| file.write(chunk)).await.map_err(place)?;
+        root.download(&name, object.stated.bytes, self.progress, |chunk| file.write(chunk)).await.map_err(place)?;
         file.finish().map_err(place)?;
         self.counts.downloaded.fetch_add(1, Ordering::Relaxed);
         self.counts.bytes.fetch_add(object.stated.bytes, Ordering::Relaxed);

@@ -9,13 +9,12 @@
 
 use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 
 use futures_util::stream::{self, StreamExt, TryStreamExt};
 use sharddb::internal::LocalGeneration;
 use sharddb::store::GenerationId;
 use sharddb::write::BuildOptions;
+use sharddb::{Phase, Progress};
 use sharddb_format::ids::ShardNumber;
 use sharddb_format::info;
 use sharddb_format::manifest;
@@ -27,7 +26,6 @@ use crate::bucket::journal::Journal;
 use crate::bucket::listing::ListedObject;
 use crate::bucket::objects::{GenerationObject, objects};
 use crate::bucket::random::random_name;
-use crate::bucket::transfer::{Transfer, TransferProgress};
 use crate::bucket::upload::PART_BYTES;
 use crate::bucket_current::GenerationName;
 
@@ -47,14 +45,14 @@ const MAX_ATTEMPTS: usize = 100;
 /// ```
 #[derive(Clone, Debug)]
 pub struct PushOptions {
-    transfer: Transfer,
+    progress: Progress,
     journal_dir: Option<PathBuf>,
     part_bytes: u64,
 }
 
 impl Default for PushOptions {
     fn default() -> PushOptions {
-        PushOptions { transfer: Transfer::default(), journal_dir: None, part_bytes: PART_BYTES }
+        PushOptions { progress: Progress::default(), journal_dir: None, part_bytes: PART_BYTES }
     }
 }
 
@@ -73,21 +71,15 @@ impl PushOptions {
         self
     }
 
-    /// Sets the progress that the push reports.
-    pub fn progress(&mut self, progress: Arc<TransferProgress>) -> &mut PushOptions {
-        self.transfer.progress = progress;
-        self
-    }
-
-    /// Sets a flag that cancels the push: once it is true, the push returns `Cancelled`. The next push continues.
-    pub fn cancel(&mut self, cancel: Arc<AtomicBool>) -> &mut PushOptions {
-        self.transfer.cancel = cancel;
+    /// Sets the progress that the push reports, and that cancels it. Default: none.
+    pub fn progress(&mut self, progress: &Progress) -> &mut PushOptions {
+        self.progress = progress.clone();
         self
     }
 
     /// Returns options of an upload that is the last phase of a build.
     pub(super) fn phase_of(options: &BuildOptions) -> PushOptions {
-        PushOptions { transfer: Transfer::phase_of(options), ..PushOptions::default() }
+        PushOptions { progress: options.progress.clone(), ..PushOptions::default() }
     }
 
     /// Sets the length of the parts of a large object, which real stores bound.
@@ -266,12 +258,12 @@ impl<'a> Upload<'a> {
 
     /// Uploads what is missing, the manifest last.
     pub(super) async fn run(&self) -> Result<Pushed> {
-        let (transfer, bytes) = (&self.options.transfer, sum(self.lengths()));
-        transfer.begin(bytes);
+        let (progress, bytes) = (&self.options.progress, sum(self.lengths()));
+        progress.begin(Phase::Copy, bytes);
         self.upload_text(info::FILE_NAME, &self.local.info).await?;
         let (done, missing): (Vec<_>, Vec<_>) =
             self.objects.iter().partition(|object| self.done.contains(&object.name));
-        transfer.add(sum(done.iter().map(|object| (object.name.as_str(), object.stated.bytes))));
+        progress.add(sum(done.iter().map(|object| (object.name.as_str(), object.stated.bytes))));
         let is_small = |object: &&GenerationObject| {
             self.source(object).is_some() || object.stated.bytes <= self.options.part_bytes
         };
@@ -334,13 +326,13 @@ impl<'a> Upload<'a> {
     }
 
     async fn upload(&self, object: GenerationObject) -> Result<()> {
-        let Upload { bucket: Bucket { root }, options: PushOptions { part_bytes, transfer, .. }, .. } = self;
+        let Upload { bucket: Bucket { root }, options: PushOptions { part_bytes, progress, .. }, .. } = self;
         let to = format!("{}/{}", self.generation, object.name);
         let uploaded = match self.source(&object) {
-            Some(from) => root.copy_object(from, &to, object.stated, *part_bytes, transfer).await.map(|()| None),
+            Some(from) => root.copy_object(from, &to, object.stated, *part_bytes, progress).await.map(|()| None),
             None => {
                 let from = self.local.directory.join(&object.name);
-                root.upload_file(&to, &from, object.stated, *part_bytes, transfer).await
+                root.upload_file(&to, &from, object.stated, *part_bytes, progress).await
             }
         };
         let etag = uploaded.map_err(|error| object.shard.into_iter().fold(error, Error::at_shard))?;
@@ -355,12 +347,12 @@ impl<'a> Upload<'a> {
     }
 
     async fn upload_text(&self, name: &str, text: &[u8]) -> Result<()> {
-        self.options.transfer.check()?;
+        self.options.progress.check()?;
         if !self.done.contains(name) {
             let etag = self.bucket.root.upload_bytes(&format!("{}/{name}", self.generation), text.to_vec()).await?;
             self.record(name, etag);
         }
-        self.options.transfer.add(text.len() as u64);
+        self.options.progress.add(text.len() as u64);
         Ok(())
     }
 

@@ -2,10 +2,10 @@
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use sharddb::Progress;
 use sharddb::fs::disk;
 use sharddb::{BulkLoader, ShardDb, Store};
 use sharddb_format::{Error, ErrorKind};
@@ -457,7 +457,7 @@ fn a_download_is_continued_from_the_last_byte() {
             found.extend_from_slice(chunk);
             Ok(())
         };
-        let downloaded = run(root.download("large", stated, &transfer::Transfer::default(), write));
+        let downloaded = run(root.download("large", stated, &Progress::default(), write));
         downloaded.map(|()| found)
     };
     server.break_bodies_after(Some(2 << 20));
@@ -565,23 +565,25 @@ fn a_foreign_directory_is_refused() {
 #[test]
 fn progress_ends_at_its_total_and_a_flag_cancels() {
     let (local, server) = (Local::new(), Server::new());
-    let progress = Arc::new(TransferProgress::new());
-    let cancel = Arc::new(AtomicBool::new(true));
+    let progress = Progress::new();
+    progress.cancel();
     let mut options = local.options();
-    options.progress(progress.clone()).cancel(cancel.clone());
+    options.progress(&progress);
     let error = run(server.bucket().push(local.store(1), &options)).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Cancelled);
     assert_eq!(server.objects(), HashMap::new());
-    cancel.store(false, std::sync::atomic::Ordering::Relaxed);
+    let progress = Progress::new();
+    options.progress(&progress);
     let pushed = run(server.bucket().push(local.store(1), &options)).unwrap();
     assert_eq!((progress.done(), progress.total()), (pushed.bytes, pushed.bytes));
 
     let mut options = PullOptions::new();
-    options.progress(progress.clone()).cancel(cancel.clone());
-    cancel.store(true, std::sync::atomic::Ordering::Relaxed);
+    progress.cancel();
+    options.progress(&progress);
     let error = run(server.bucket().pull(local.copy(), &options)).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Cancelled);
-    cancel.store(false, std::sync::atomic::Ordering::Relaxed);
+    let progress = Progress::new();
+    options.progress(&progress);
     run(server.bucket().pull(local.copy(), &options)).unwrap();
     assert_eq!(progress.done(), progress.total());
     assert!(progress.total() > 0);

@@ -8,13 +8,13 @@ use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 use object_store::path::Path as ObjectPath;
 use object_store::{MultipartUpload, PutMode, PutMultipartOptions, PutPayload};
+use sharddb::Progress;
 use sharddb::fs::descriptors::open as open_descriptor;
 use sharddb::fs::disk;
 use sharddb_format::checksum::{Checksum, ChecksumHasher};
 use sharddb_format::{Error, Result};
 
 use crate::bucket::root::Root;
-use crate::bucket::transfer::Transfer;
 
 /// Default length of a part. Stores require at least 5 MiB.
 pub(super) const PART_BYTES: u64 = 8 << 20;
@@ -54,19 +54,19 @@ impl Root {
         from: &Path,
         stated: Checksum,
         smallest_part: u64,
-        transfer: &Transfer,
+        progress: &Progress,
     ) -> Result<Option<String>> {
         let mut source = Source::open(from, stated)?;
         if stated.bytes <= smallest_part {
             let bytes = source.read(smallest_part)?;
             source.finish()?;
-            transfer.check()?;
+            progress.check()?;
             let etag = self.upload_bytes(object, bytes).await?;
-            transfer.add(stated.bytes);
+            progress.add(stated.bytes);
             return Ok(etag);
         }
         let part = part_bytes(stated.bytes, smallest_part);
-        self.upload_parts(object, source, part, transfer).await
+        self.upload_parts(object, source, part, progress).await
     }
 
     async fn upload_parts(
@@ -74,13 +74,13 @@ impl Root {
         object: &str,
         source: Source<'_>,
         part: u64,
-        transfer: &Transfer,
+        progress: &Progress,
     ) -> Result<Option<String>> {
         let path: ObjectPath = self.path(object)?;
         let len = source.stated.bytes;
         let begun = self.store().put_multipart_opts(&path, PutMultipartOptions::default()).await;
         let mut upload = begun.map_err(|error| self.failed("upload", object, error))?;
-        if let Err(error) = self.send_parts(object, &mut *upload, source, part, transfer).await {
+        if let Err(error) = self.send_parts(object, &mut *upload, source, part, progress).await {
             _ = upload.abort().await; // the store keeps parts of an upload that is neither completed nor aborted
             return Err(error);
         }
@@ -108,12 +108,12 @@ impl Root {
         upload: &mut dyn MultipartUpload,
         mut source: Source<'_>,
         part: u64,
-        transfer: &Transfer,
+        progress: &Progress,
     ) -> Result<()> {
         let mut sent = FuturesUnordered::new();
         let fail = |error| self.failed("upload", object, error);
         loop {
-            transfer.check()?;
+            progress.check()?;
             let bytes = source.read(part)?;
             if bytes.is_empty() {
                 break;
@@ -121,7 +121,7 @@ impl Root {
             if sent.len() >= PARTS_IN_FLIGHT {
                 sent.next().await.transpose().map_err(fail)?;
             }
-            transfer.add(bytes.len() as u64);
+            progress.add(bytes.len() as u64);
             sent.push(upload.put_part(PutPayload::from(bytes)));
         }
         source.finish()?; // before the last parts, so that a damaged file fails early

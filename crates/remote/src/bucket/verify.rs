@@ -1,17 +1,15 @@
 //! Comparing the objects of a generation with its manifest.
 
 use std::collections::HashSet;
-use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 
 use futures_util::stream::{self, StreamExt};
+use sharddb::{Phase, Progress};
 use sharddb_format::info;
 use sharddb_format::manifest;
 use sharddb_format::{Error, ErrorKind, Result};
 
 use crate::bucket::Bucket;
 use crate::bucket::objects::{GenerationObject, objects, total_bytes};
-use crate::bucket::transfer::{Transfer, TransferProgress};
 use crate::bucket_current::GenerationName;
 
 /// Number of objects that are read at a time.
@@ -41,13 +39,13 @@ pub enum BucketVerifyLevel {
 pub struct BucketVerifyOptions {
     level: BucketVerifyLevel,
     generation: Option<String>,
-    transfer: Transfer,
+    progress: Progress,
 }
 
 impl BucketVerifyOptions {
     /// Creates options for the current generation.
     pub fn new(level: BucketVerifyLevel) -> BucketVerifyOptions {
-        BucketVerifyOptions { level, generation: None, transfer: Transfer::default() }
+        BucketVerifyOptions { level, generation: None, progress: Progress::default() }
     }
 
     /// Sets the generation, by its name in the bucket. Default: the current one.
@@ -56,15 +54,9 @@ impl BucketVerifyOptions {
         self
     }
 
-    /// Sets the progress that the download reports.
-    pub fn progress(&mut self, progress: Arc<TransferProgress>) -> &mut BucketVerifyOptions {
-        self.transfer.progress = progress;
-        self
-    }
-
-    /// Sets a flag that cancels the verification: once it is true, it returns `Cancelled`.
-    pub fn cancel(&mut self, cancel: Arc<AtomicBool>) -> &mut BucketVerifyOptions {
-        self.transfer.cancel = cancel;
+    /// Sets the progress that the download reports, and that cancels it. Default: none.
+    pub fn progress(&mut self, progress: &Progress) -> &mut BucketVerifyOptions {
+        self.progress = progress.clone();
         self
     }
 }
@@ -102,8 +94,8 @@ impl Bucket {
         let mut findings = Vec::new();
         let sound = self.lengths_found(&generation, &objects, &mut findings).await?;
         if options.level >= BucketVerifyLevel::Data {
-            options.transfer.begin(bytes);
-            let checks = stream::iter(sound).map(|object| self.check(&generation, object, &options.transfer));
+            options.progress.begin(Phase::Verify, bytes);
+            let checks = stream::iter(sound).map(|object| self.check(&generation, object, &options.progress));
             let mut checks = checks.buffer_unordered(OBJECTS_IN_FLIGHT);
             while let Some(checked) = checks.next().await {
                 match checked {
@@ -148,14 +140,14 @@ impl Bucket {
         Ok(sound)
     }
 
-    async fn check(&self, generation: &GenerationName, object: GenerationObject, transfer: &Transfer) -> Result<()> {
+    async fn check(&self, generation: &GenerationName, object: GenerationObject, progress: &Progress) -> Result<()> {
         let name = format!("{generation}/{}", object.name);
         let mut hasher = object.stated.hasher();
         let add = |chunk: &[u8]| {
             hasher.update(chunk);
             Ok(())
         };
-        let read = self.root.download(&name, object.stated.bytes, transfer, add).await;
+        let read = self.root.download(&name, object.stated.bytes, progress, add).await;
         let checked = read.and_then(|()| object.stated.check(hasher.finish()));
         checked.map_err(|error| object.shard.into_iter().fold(error.at_path(&self.root.place(&name)), Error::at_shard))
     }

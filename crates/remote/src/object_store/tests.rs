@@ -15,7 +15,7 @@ use tokio::time::timeout;
 
 use crate::common::TempDir;
 use crate::object_store::testing::{Recorder, block_on};
-use crate::{BlockingDb, RemoteDb, RemoteOptions};
+use crate::{BlockingDb, RemoteDb, RemoteOptions, RemoteValue};
 
 /// Keys 0, 3, 6, .. of the generation of these tests.
 const KEYS: u64 = 2000;
@@ -313,4 +313,12 @@ fn a_blocking_data_set_works_and_is_dropped_inside_another_runtime() {
         let db = BlockingDb::open(store, "data/set", &RemoteOptions::new()).unwrap();
         assert!(db.get(3).unwrap().is_some());
     });
+}
+
+#[test]
+fn a_value_becomes_bytes_without_a_copy() {
+    let value = RemoteValue::from(b"value".to_vec());
+    let address = value.as_ptr();
+    let bytes = bytes::Bytes::from(value);
+    assert_eq!((bytes.as_ptr(), &bytes[..]), (address, &b"value"[..]));
 }

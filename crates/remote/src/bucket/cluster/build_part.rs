@@ -4,10 +4,11 @@ use std::collections::{HashMap, HashSet};
 use std::path::Path;
 
 use futures_util::stream::{self, StreamExt, TryStreamExt};
+use sharddb::Phase;
 use sharddb::cluster::{PartPlan, PartReceipt, SpillReceipt, SpillSet};
 use sharddb::fs::disk;
 use sharddb::internal::{PartBuild, Spill};
-use sharddb::write::{BuildOptions, BuildPhase};
+use sharddb::write::BuildOptions;
 use sharddb_format::manifest::ShardRecord;
 use sharddb_format::{Error, ErrorKind, Result};
 
@@ -15,7 +16,6 @@ use crate::bucket::Bucket;
 use crate::bucket::cluster::job::JobObjects;
 use crate::bucket::cluster::mirror::mirror_spill;
 use crate::bucket::cluster::scratch::Scratch;
-use crate::bucket::transfer::Transfer;
 use crate::bucket::upload::PART_BYTES;
 
 /// Number of spills that are read at a time. Bounds the disk space: their sections of one part.
@@ -71,13 +71,13 @@ impl Bucket {
         (part, out): (u64, &Path),
         options: &BuildOptions,
     ) -> Result<PartReceipt> {
-        let (transfer, parts) = (Transfer::cancelled_by(options), spills.plan().parts());
+        let (progress, parts) = (options.progress.apart(), spills.plan().parts());
         let directory = spills.directory();
         let mut build = PartBuild::begin(spills, part, out, options)?;
         for receipts in spills.receipts().chunks(SPILLS_AT_A_TIME) {
             // all of them before the first is read, since reading blocks the thread of the downloads
             let of_job = (&self.root, job);
-            let mirror = |receipt| mirror_spill(of_job, (part, parts), receipt, directory, &transfer);
+            let mirror = |receipt| mirror_spill(of_job, (part, parts), receipt, directory, &progress);
             let mirrors = stream::iter(receipts.to_vec()).map(mirror).buffer_unordered(SPILLS_AT_A_TIME);
             mirrors.try_collect::<()>().await?;
             for receipt in receipts {
@@ -98,8 +98,8 @@ impl Bucket {
         (receipt, out): (&PartReceipt, &Path),
         options: &BuildOptions,
     ) -> Result<()> {
-        let (transfer, directory) = (Transfer::cancelled_by(options), receipt.directory_name());
-        options.progress.begin(BuildPhase::Write, receipt.file_bytes());
+        let (progress, directory) = (options.progress.apart(), receipt.directory_name());
+        options.progress.begin(Phase::Write, receipt.file_bytes());
         let name_of = |shard: &ShardRecord| format!("{directory}/{}", plan.spec().shard_file_name(shard.number));
         let wanted: HashSet<String> = receipt.shard_records().iter().map(name_of).collect();
         let found = self.lengths_of_part(job, &directory, &wanted).await?;
@@ -114,7 +114,7 @@ impl Bucket {
         let upload = async |shard: ShardRecord| {
             let (name, stated) = (name_of(&shard), shard.checksum(plan.spec()));
             let (object, from) = (job.object(&name), out.join(&name));
-            let uploaded = self.root.upload_file(&object, &from, stated, PART_BYTES, &transfer).await;
+            let uploaded = self.root.upload_file(&object, &from, stated, PART_BYTES, &progress).await;
             options.progress.add(shard.bytes);
             uploaded.map(drop).map_err(|error| error.at_shard(shard.number))
         };

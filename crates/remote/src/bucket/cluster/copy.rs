@@ -2,11 +2,11 @@
 
 use futures_util::StreamExt;
 use object_store::{CopyMode, CopyOptions, GetOptions, ObjectStore, PutMultipartOptions, PutPayload};
+use sharddb::Progress;
 use sharddb_format::checksum::Checksum;
 use sharddb_format::{Error, ErrorKind, Result};
 
 use crate::bucket::root::Root;
-use crate::bucket::transfer::Transfer;
 use crate::bucket::upload::part_bytes;
 use crate::store_error::is_missing_object;
 
@@ -33,13 +33,13 @@ impl Root {
         to: &str,
         stated: Checksum,
         part: u64,
-        transfer: &Transfer,
+        progress: &Progress,
     ) -> Result<()> {
-        transfer.check()?;
+        progress.check()?;
         if stated.bytes > MOST_OF_ONE_COPY || self.copy_by_server(from, to, stated).await? == ServerCopy::Unsupported {
-            return self.relay(from, to, stated, part, transfer).await;
+            return self.relay(from, to, stated, part, progress).await;
         }
-        transfer.add(stated.bytes);
+        progress.add(stated.bytes);
         Ok(())
     }
 
@@ -63,9 +63,9 @@ impl Root {
     }
 
     /// Downloads an object and uploads it under another name, in bounded memory.
-    async fn relay(&self, from: &str, to: &str, stated: Checksum, part: u64, transfer: &Transfer) -> Result<()> {
+    async fn relay(&self, from: &str, to: &str, stated: Checksum, part: u64, progress: &Progress) -> Result<()> {
         if self.head(to).await?.is_some_and(|found| found.size == stated.bytes) {
-            transfer.add(stated.bytes);
+            progress.add(stated.bytes);
             return Ok(());
         }
         if stated.bytes <= part {
@@ -75,13 +75,13 @@ impl Root {
                 hasher.update(chunk);
                 Ok(())
             };
-            self.download(from, stated.bytes, transfer, append).await?;
+            self.download(from, stated.bytes, progress, append).await?;
             stated.check(hasher.finish()).map_err(|error| error.at_path(&self.place(from)))?;
             return self.upload_bytes(to, bytes).await.map(drop);
         }
         let begun = self.store().put_multipart_opts(&self.path(to)?, PutMultipartOptions::default()).await;
         let mut upload = begun.map_err(|error| self.failed("upload", to, error))?;
-        if let Err(error) = self.relay_parts(from, &mut *upload, (stated, part), transfer).await {
+        if let Err(error) = self.relay_parts(from, &mut *upload, (stated, part), progress).await {
             _ = upload.abort().await; // the store keeps parts of an upload that is neither completed nor aborted
             return Err(error);
         }
@@ -93,7 +93,7 @@ impl Root {
         from: &str,
         upload: &mut dyn object_store::MultipartUpload,
         (stated, part): (Checksum, u64),
-        transfer: &Transfer,
+        progress: &Progress,
     ) -> Result<()> {
         let part = usize::try_from(part_bytes(stated.bytes, part)).unwrap_or(usize::MAX);
         let mut hasher = stated.hasher();
@@ -103,13 +103,13 @@ impl Root {
         };
         let (mut stream, mut buffer) = (result.into_stream(), Vec::new());
         while let Some(chunk) = stream.next().await {
-            transfer.check()?;
+            progress.check()?;
             let chunk = chunk.map_err(|error| self.failed("read", from, error))?;
             hasher.update(&chunk);
             if hasher.bytes() > stated.bytes {
                 break;
             }
-            transfer.add(chunk.len() as u64);
+            progress.add(chunk.len() as u64);
             let mut chunk = &chunk[..];
             while let Some((head, rest)) = chunk.split_at_checked(part - buffer.len()) {
                 buffer.extend_from_slice(head);

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 
 use futures_util::StreamExt;
 use object_store::{GetOptions, GetRange};
+use sharddb::Progress;
 use sharddb::cluster::SpillReceipt;
 use sharddb::fs::disk;
 use sharddb::internal::{ROW_LEN, Spill, TRAILER_LEN};
@@ -15,7 +16,6 @@ use sharddb_format::{Error, Result};
 use crate::UnknownLength;
 use crate::bucket::cluster::job::JobObjects;
 use crate::bucket::root::Root;
-use crate::bucket::transfer::Transfer;
 use crate::store_error::is_missing_object;
 
 /// A gap between two sections is read if it is at most this fraction of the second one, so that the gaps of a part add up
@@ -28,7 +28,7 @@ pub(super) struct Mirror<'a> {
     object: String,
     path: PathBuf,
     file: File,
-    transfer: &'a Transfer,
+    progress: &'a Progress,
 }
 
 /// The effect of copying a range.
@@ -43,9 +43,9 @@ pub(super) enum Copied {
 
 impl<'a> Mirror<'a> {
     /// Creates the file at `path`, empty.
-    pub(super) fn create(root: &'a Root, object: String, path: PathBuf, transfer: &'a Transfer) -> Result<Mirror<'a>> {
+    pub(super) fn create(root: &'a Root, object: String, path: PathBuf, progress: &'a Progress) -> Result<Mirror<'a>> {
         let file = disk::create_new(&path).map_err(|error| Error::io("create", &path, error))?;
-        Ok(Mirror { root, object, path, file, transfer })
+        Ok(Mirror { root, object, path, file, progress })
     }
 
     /// Makes the file as long as the object, which has the length `len`.
@@ -57,7 +57,7 @@ impl<'a> Mirror<'a> {
     ///
     /// Errors: `Io` also if the server answers by another range.
     pub(super) async fn copy(&self, range: Range<u64>, len: u64) -> Result<Copied> {
-        self.transfer.check()?;
+        self.progress.check()?;
         let path = self.root.path(&self.object)?;
         let options = GetOptions { range: Some(GetRange::Bounded(range.clone())), ..GetOptions::default() };
         let result = match self.root.store().get_opts(&path, options).await {
@@ -73,7 +73,7 @@ impl<'a> Mirror<'a> {
         }
         let (mut at, mut stream) = (range.start, result.into_stream());
         while let Some(chunk) = stream.next().await {
-            self.transfer.check()?;
+            self.progress.check()?;
             let chunk = chunk.map_err(|error| self.root.failed("read", &self.object, error))?;
             let end = at.saturating_add(chunk.len() as u64);
             if end > range.end {
@@ -114,11 +114,11 @@ pub(super) async fn mirror_spill(
     (part, parts): (u64, u64),
     receipt: SpillReceipt,
     directory: &Path,
-    transfer: &Transfer,
+    progress: &Progress,
 ) -> Result<()> {
     let (object, len) = (job.object(&receipt.file_name()), receipt.bytes());
     let place = root.place(&object);
-    let mirror = Mirror::create(root, object, directory.join(receipt.file_name()), transfer)?;
+    let mirror = Mirror::create(root, object, directory.join(receipt.file_name()), progress)?;
     let copy = async |range: Range<u64>| match mirror.copy(range, len).await? {
         Copied::Done => Ok(()),
         Copied::Missing => Err(receipt.lost().at_path(&place)),

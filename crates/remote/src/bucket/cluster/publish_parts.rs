@@ -17,6 +17,7 @@ use std::collections::{HashMap, HashSet};
 use std::path::Path;
 
 use futures_util::stream::{self, StreamExt, TryStreamExt};
+use sharddb::Progress;
 use sharddb::cluster::{PartPlan, PartReceipt, SpillReceipt, SpillSet};
 use sharddb::fs::disk;
 use sharddb::internal::Job;
@@ -36,7 +37,6 @@ use crate::bucket::cluster::mirror::{Copied, Mirror};
 use crate::bucket::cluster::scratch::Scratch;
 use crate::bucket::current::Current;
 use crate::bucket::push::{PushOptions, Upload, may_continue, next_name};
-use crate::bucket::transfer::Transfer;
 use crate::bucket_current::GenerationName;
 
 /// Number of shard indexes that are read at a time.
@@ -105,8 +105,8 @@ impl Bucket {
         let spills = SpillSet::new(plan, scratch.path(), spills)?;
         let job = spills.job(PartsDir::of_job(&store, job)?, parts, options)?;
         let mark = objects.object(&mark_name(job.digest()));
-        let (options, transfer) = (scratch.options(options), Transfer::cancelled_by(options));
-        let publication = Publication { bucket: self, objects, job, mark, store: &store, options, transfer };
+        let (options, progress) = (scratch.options(options), options.progress.apart());
+        let publication = Publication { bucket: self, objects, job, mark, store: &store, options, progress };
         let generation = publication.publish().await?;
         // what stays takes only space, and a repeated call or `clean_parts` removes it
         _ = publication.remove_inputs().await;
@@ -124,7 +124,7 @@ struct Publication<'a> {
     /// The temporary local store.
     store: &'a Path,
     options: BuildOptions,
-    transfer: Transfer,
+    progress: Progress,
 }
 
 /// What an earlier call did.
@@ -271,7 +271,7 @@ impl Publication<'_> {
         let root = &self.bucket.root;
         let object = self.objects.object(&name);
         let place = root.place(&object);
-        let mirror = Mirror::create(root, object.clone(), directory.join(&name), &self.transfer)?;
+        let mirror = Mirror::create(root, object.clone(), directory.join(&name), &self.progress)?;
         let index = self.job.spills().plan().spec().shard_index_len().min(shard.bytes);
         let copied = match index {
             0 => Copied::Done, // the local code finds that the index is missing

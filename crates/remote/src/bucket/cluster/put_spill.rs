@@ -3,16 +3,16 @@
 use std::path::Path;
 
 use object_store::{PutMode, PutOptions, PutPayloadMut};
+use sharddb::Phase;
 use sharddb::cluster::SpillReceipt;
 use sharddb::internal::Spill;
-use sharddb::write::{BuildOptions, BuildPhase};
+use sharddb::write::BuildOptions;
 use sharddb_format::Result;
 use sharddb_format::checksum::ChecksumHasher;
 
 use crate::bucket::Bucket;
 use crate::bucket::cluster::job::JobObjects;
 use crate::bucket::current::is_refused;
-use crate::bucket::transfer::Transfer;
 use crate::bucket::upload::PART_BYTES;
 
 /// Maximum length of a spill that is sent in one request, which a broken connection repeats from its beginning.
@@ -46,7 +46,7 @@ impl Bucket {
     ) -> Result<()> {
         let object = JobObjects::new(job)?.object(&receipt.file_name());
         let spill = Spill::open(directory.as_ref(), receipt)?;
-        options.progress.begin(BuildPhase::Write, receipt.bytes());
+        options.progress.begin(Phase::Write, receipt.bytes());
         if receipt.bytes() <= options.memory_now().min(MOST_OF_ONE_PUT) {
             self.put_at_once(&object, &spill, receipt, options).await?;
         } else {
@@ -67,7 +67,7 @@ impl Bucket {
         let mut payload = PutPayloadMut::new().with_block_size(PAYLOAD_BLOCK);
         spill.read_verified(&mut |piece| {
             payload.extend_from_slice(piece);
-            options.check_cancel()
+            options.progress.check()
         })?;
         let put = PutOptions { mode: PutMode::Create, ..PutOptions::default() };
         match self.root.store().put_opts(&self.root.path(object)?, payload.freeze(), put).await {
@@ -89,11 +89,8 @@ impl Bucket {
         let mut hasher = ChecksumHasher::of_file();
         spill.read_verified(&mut |piece| {
             hasher.update(piece);
-            options.check_cancel()
+            options.progress.check()
         })?;
-        self.root
-            .upload_file(object, path, hasher.finish(), PART_BYTES, &Transfer::cancelled_by(options))
-            .await
-            .map(drop)
+        self.root.upload_file(object, path, hasher.finish(), PART_BYTES, &options.progress.apart()).await.map(drop)
     }
 }

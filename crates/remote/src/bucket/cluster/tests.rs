@@ -10,8 +10,8 @@ use std::time::Duration;
 use crate::common::cluster::{Case, Pair, small};
 use sharddb::BuildOptions;
 use sharddb::cluster::{PartPlan, PartReceipt, SpillReceipt};
-use sharddb::write::BuildPhase;
 use sharddb::write::PERMITS_LITTLE_MEMORY;
+use sharddb::{Phase, Progress};
 use sharddb_format::Error;
 use sharddb_format::checksum::Checksum;
 use sharddb_format::hash::HashFunction;
@@ -21,7 +21,6 @@ use sharddb_format::{ErrorKind, Result};
 use super::PublishedParts;
 use crate::PushOptions;
 use crate::bucket::testing::{Copies, Fault, Server, build, current_directory, files, run};
-use crate::bucket::transfer::Transfer;
 use crate::common::TempDir;
 use crate::{Bucket, BucketGcOptions};
 
@@ -180,7 +179,7 @@ fn a_publication_reports_its_progress() {
     let published = scene.all_steps().unwrap();
     let bytes: usize = scene.files_of(&published.generation).values().map(Vec::len).sum();
     let progress = &scene.case.options.progress;
-    assert_eq!(progress.phase(), BuildPhase::Write);
+    assert_eq!(progress.phase(), Phase::Copy);
     assert_eq!((progress.done(), progress.total()), (bytes as u64, bytes as u64));
 }
 
@@ -560,7 +559,7 @@ fn copies_have_the_same_bytes() {
     server.put_object("from", &bytes);
     let stated = Checksum::of(&bytes);
     let copy =
-        |from: &str, to: &str, stated, part| run(bucket.root.copy_object(from, to, stated, part, &Transfer::default()));
+        |from: &str, to: &str, stated, part| run(bucket.root.copy_object(from, to, stated, part, &Progress::default()));
     for copies in [Copies::All, Copies::Unconditional, Copies::None] {
         server.set_copies(copies);
         for part in [100, 333, 1000, 5000] {
