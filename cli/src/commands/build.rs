@@ -12,8 +12,9 @@ use clap::builder::{PossibleValuesParser, TypedValueParser};
 use glob::Pattern;
 use serde_json::json;
 use sharddb::spec::{Encoding, ValueAlignment};
-use sharddb::{BuildOptions, BulkLoader, OnDuplicate, OpenOptions, Profile, Published, ShardingSpec, Store};
-use sharddb::{Phase, Progress};
+use sharddb::{
+    BuildOptions, BulkLoader, OnDuplicate, OpenOptions, Phase, Profile, Progress, Published, ShardingSpec, Store,
+};
 
 use crate::allow_empty::AllowEmpty;
 use crate::commands::{gc, write_json};

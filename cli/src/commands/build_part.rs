@@ -2,7 +2,6 @@
 
 use std::num::NonZero;
 use std::path::PathBuf;
-use std::sync::Arc;
 
 use sharddb::cluster::{SpillSet, job_directory};
 use sharddb::spec::ValueAlignment;
@@ -87,7 +86,7 @@ impl Args {
         }
         let spills = receipts::read(&self.spills)?;
         let mut options = self.options();
-        let build = Arc::default();
+        let build = context.interrupt.progress();
         options.progress(&build);
         let cleanup = context.interrupt.writing();
         let progress = Display::start(context.quiet, move || status_of(&build));

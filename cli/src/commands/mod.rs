@@ -208,9 +208,46 @@ fn open_store(path: &Path) -> Result<Store> {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use clap::CommandFactory;
+    use sharddb::cluster::{PartPlan, SpillSet, SpillWriter, job_directory};
+    use sharddb::{BuildOptions, Profile};
 
     use super::*;
+    use crate::interrupt::Interrupt;
+
+    #[test]
+    fn a_signal_cancels_each_step_of_a_build_in_parts() {
+        let place = tempfile::tempdir().unwrap();
+        let path = |name: &str| place.path().join(name).to_str().unwrap().to_string();
+        let (store, options) = (path("store"), BuildOptions::default());
+        let job = job_directory(Path::new(&store), "night").unwrap();
+        let plan = PartPlan::for_counts(1, 5, Profile::Local, 1).unwrap();
+        let mut spill = SpillWriter::create(&job, &plan, 0, &options).unwrap();
+        spill.insert(7, "seven").unwrap();
+        let spill = spill.finish().unwrap();
+        let spills = SpillSet::new(&plan, &job, vec![spill.clone()]).unwrap();
+        let part = spills.build_part(0, &job, &options).unwrap();
+        let files = [("plan", plan.to_string()), ("spill", spill.to_string()), ("part", part.to_string())];
+        files.iter().for_each(|(name, text)| fs::write(path(name), text).unwrap());
+        fs::write(path("in.ndjson"), "{\"key\": 8, \"text\": \"eight\"}\n").unwrap();
+
+        let (plan, spill, part, input) = (path("plan"), path("spill"), path("part"), path("in.ndjson"));
+        let steps = [
+            &["spill", &store, "night", "--plan", &plan, "--task", "1", "--input", &input][..],
+            &["build-part", &store, "night", "--plan", &plan, "--spills", &spill, "--part", "0"],
+            &["publish-parts", &store, "night", "--plan", &plan, "--spills", &spill, "--parts", &part],
+        ];
+        for step in steps {
+            let context = Context { quiet: true, verbose: false, interrupt: Interrupt::default() };
+            context.interrupt.cancel().store(true, std::sync::atomic::Ordering::Relaxed);
+            let cli = Cli::try_parse_from([&["sharddb"], step].concat()).unwrap();
+            let done = cli.command.run(&context);
+            assert!(matches!(done, Err(Failure::Cancelled)), "{step:?}: {done:?}");
+        }
+        assert_eq!(Store::open(&store).unwrap().current().unwrap(), None);
+    }
 
     /// Longer lines would be wrapped in the middle of a column.
     #[test]

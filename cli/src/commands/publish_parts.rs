@@ -2,7 +2,6 @@
 
 use std::fs;
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::time::Instant;
 
 use serde_json::json;
@@ -104,7 +103,7 @@ impl Args {
         if let Some(pointer) = &self.sharding_at {
             options.sharding_at(pointer);
         }
-        let build = Arc::default();
+        let build = context.interrupt.progress();
         options.progress(&build);
         let cleanup = context.interrupt.publishing(); // until the temporary files are removed
         let progress = Display::start(context.quiet, move || status_of(&build));

@@ -1,4 +1,4 @@
-//! Display on standard error: a bar on a terminal, otherwise a line every ten seconds.
+//! Progress on standard error: a bar on a terminal, otherwise a line every ten seconds.
 //!
 //! The work counts in atomics; a thread reads them and draws. The work never waits for the terminal, except for the last
 //! drawing when it ends.
@@ -15,7 +15,6 @@ use std::time::{Duration, Instant};
 
 use console::Term;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressState, ProgressStyle, TermLike};
-
 use sharddb::Progress;
 
 use crate::printable;

@@ -216,6 +216,8 @@ fn clock(duration: Duration) -> String {
 
 #[cfg(test)]
 mod tests {
+    use sharddb::Phase;
+
     use super::*;
 
     fn status(phase: &'static str, number: u64, part: Option<f64>, bytes: u64) -> Status {
@@ -229,6 +231,20 @@ mod tests {
         let status = Status { phase: "write", number: 1, part, amount };
         course.advance(status, begun);
         course.advance(status, begun + Duration::from_secs_f64(seconds))
+    }
+
+    /// The counts of some work are read one after the other, while it changes them.
+    #[test]
+    fn counts_never_exceed_the_total() {
+        let work = Progress::new();
+        work.begin(Phase::Copy, 0);
+        work.add(5);
+        let status = Status::of_work("copy", &work);
+        assert_eq!(status, Status { phase: "copy", number: 1, part: None, amount: Amount::Bytes(5) });
+        work.begin_counting(Phase::Copy, Unit::Keys, 10);
+        work.add(12);
+        let status = Status::of_work("read", &work);
+        assert_eq!(status, Status { phase: "read", number: 2, part: Some(1.0), amount: Amount::Items(10, "keys") });
     }
 
     #[test]

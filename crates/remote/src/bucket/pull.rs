@@ -44,7 +44,7 @@ impl PullOptions {
         self
     }
 
-    /// Sets the progress that the download reports, and that cancels it. Default: none.
+    /// Sets the progress that the download reports, and that cancels it: the next pull continues. Default: none.
     pub fn progress(&mut self, progress: &Progress) -> &mut PullOptions {
         self.progress = progress.clone();
         self

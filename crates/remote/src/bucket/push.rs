@@ -71,7 +71,7 @@ impl PushOptions {
         self
     }
 
-    /// Sets the progress that the push reports, and that cancels it. Default: none.
+    /// Sets the progress that the push reports, and that cancels it: the next push continues. Default: none.
     pub fn progress(&mut self, progress: &Progress) -> &mut PushOptions {
         self.progress = progress.clone();
         self
