@@ -16,6 +16,8 @@ pub(crate) enum Exit {
     Corrupt = 3,
     /// An error of the operating system, or a lock: not found, no space, locked.
     Io = 4,
+    /// A publication is repeated whose generation was rolled back or replaced.
+    Superseded = 5,
     /// A bug in this program, not in the data: `EX_SOFTWARE` of sysexits.h.
     Internal = 70,
     /// SIGINT.

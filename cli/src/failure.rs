@@ -147,6 +147,7 @@ pub(crate) fn exit_of(kind: ErrorKind) -> Exit {
     match kind {
         ErrorKind::InvalidInput => Exit::Usage,
         ErrorKind::Io | ErrorKind::NotFound | ErrorKind::Locked | ErrorKind::GenerationGone => Exit::Io,
+        ErrorKind::Superseded => Exit::Superseded,
         ErrorKind::Cancelled => Exit::Interrupted,
         ErrorKind::Internal => Exit::Internal,
         // Corrupt, TooLarge, InvalidSpec, Unsupported, DuplicateKey, OutOfOrder, and kinds of later versions
@@ -234,6 +235,7 @@ mod tests {
             (ErrorKind::NotFound, 4),
             (ErrorKind::Locked, 4),
             (ErrorKind::GenerationGone, 4),
+            (ErrorKind::Superseded, 5),
             (ErrorKind::Corrupt, 3),
             (ErrorKind::TooLarge, 3),
             (ErrorKind::InvalidSpec, 3),

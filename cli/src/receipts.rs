@@ -7,6 +7,7 @@ use std::str::FromStr;
 
 use sharddb::cluster::PartPlan;
 
+use crate::context::warn;
 use crate::failure::{Failure, Place, Result};
 
 /// The maximum length of a file of receipts in bytes.
@@ -42,6 +43,12 @@ pub(crate) fn read<T: FromStr<Err = sharddb::Error>>(paths: &[PathBuf]) -> Resul
         }
     }
     Ok(all)
+}
+
+/// Says that an earlier run of a command published a generation, and what is current now.
+pub(crate) fn say_not_current(generation: &str, current: Option<&str>) {
+    let current = current.unwrap_or("none");
+    warn(format_args!("sharddb: {generation} was published by an earlier run of this command; current is {current}"));
 }
 
 fn text(path: &Path) -> Result<String> {

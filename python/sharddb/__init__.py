@@ -47,6 +47,7 @@ from sharddb.errors import (
     Locked,
     NotFound,
     OutOfOrder,
+    Superseded,
     TooLarge,
     Unsupported,
 )
@@ -87,6 +88,7 @@ __all__ = [
     "SpillWriter",
     "Stats",
     "Store",
+    "Superseded",
     "TooLarge",
     "Unsupported",
     "Value",

@@ -154,6 +154,12 @@ class GenerationGone(Error):
     kind = "generation-gone"
 
 
+class Superseded(Error):
+    """A publication of parts is repeated whose generation was rolled back or replaced. ``path`` is that of its mark."""
+
+    kind = "superseded"
+
+
 class Cancelled(Error):
     """The operation was cancelled by the caller."""
 
@@ -181,6 +187,7 @@ _CLASSES: dict[str, type[Error]] = {
         InvalidInput,
         Locked,
         GenerationGone,
+        Superseded,
         Cancelled,
         Internal,
     )

@@ -22,7 +22,7 @@ pub struct Kind {
     pub most: usize,
 }
 
-/// The members of a text: each name of its [`Kind`] once, and no others.
+/// The members of a text: names of its [`Kind`], each once, and no others.
 #[derive(Debug)]
 pub struct Members<'a> {
     kind: &'static Kind,
@@ -61,6 +61,12 @@ impl<'a> Members<'a> {
     pub fn required<T: Deserialize<'a>>(&self, name: &str) -> Result<T> {
         let value = self.raw(name)?;
         serde_json::from_str(value.get()).map_err(|error| self.malformed(name, &error.to_string()))
+    }
+
+    /// Returns the value of a member that is a string, parsed; `None` if there is none.
+    pub fn parsed_if_there<T: std::str::FromStr<Err = Error>>(&self, name: &str) -> Result<Option<T>> {
+        let is_there = self.members.iter().any(|(found, _)| found == name);
+        is_there.then(|| self.parsed(name)).transpose()
     }
 
     /// Returns the JSON text of a member.

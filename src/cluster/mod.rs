@@ -17,16 +17,19 @@
 //!
 //! A step may be killed, repeated, or run twice at the same time. Files get their final names when they are complete
 //! and synced, and these names contain digests of their content. The driver keeps one receipt per task and passes the
-//! same receipts to all parts, and it keeps one receipt per part. Attempts with different output cannot mix: a receipt
-//! names the exact file of one attempt.
+//! same receipts to all parts, and it keeps one receipt per part. Attempts cannot mix: a receipt names the exact file of
+//! one attempt. A spill has 16 random bytes, so the receipts show whether a step is a retry or another run: the same receipts
+//! are a retry, and a run that spills again is another one, also with the same input.
 //!
 //! | failure | effect |
 //! |---|---|
 //! | a task or a part is killed | a temporary file, which [`clean`] removes; run it again |
-//! | a task or a part runs twice | equal output: one file; different output: two files, and the receipts decide |
+//! | a task runs twice | two files, and the receipts decide |
+//! | a part runs twice | of the same spills: one directory; of others: two, and the receipts decide |
 //! | a receipt is lost, doubled, or of another plan | `InvalidInput`, nothing is published |
 //! | a spill or a part is lost or damaged | `NotFound` or `Corrupt` with the file, nothing is published |
 //! | the publication is killed | the old or the new generation is current; publish again |
+//! | it is killed, and its generation is rolled back | publishing again is `Superseded`; it does not become current again |
 //!
 //! # Files
 //!
@@ -48,6 +51,8 @@
 
 mod build_part;
 mod job;
+#[cfg(test)]
+mod job_model;
 mod members;
 mod part_receipt;
 pub(crate) mod parts_dir;

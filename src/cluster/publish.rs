@@ -27,7 +27,7 @@ use crate::format::digest::{Digest, Digester};
 use crate::format::manifest::{self, ShardRecord};
 use crate::fs::disk;
 use crate::fs::entry;
-use crate::store::{GenerationId, Store, StoreWriter};
+use crate::store::{Fate, GenerationId, Store, StoreWriter};
 use crate::threads::progress::Phase;
 use crate::write::{BuildOptions, Candidate, GenerationWriter, Published, Written};
 
@@ -55,9 +55,11 @@ impl SpillSet {
     /// of copies all bytes. [`Snapshot::verify`](crate::Snapshot::verify) checks everything.
     ///
     /// A repeated call with equal receipts and options returns the same result and changes nothing, also if another
-    /// generation was published since, or if the first call was killed at any moment. If it was killed, another generation
-    /// was published, and the store does not show which came first, a repeated call is `InvalidInput`. That holds until
-    /// [`clean`](super::clean) removes the job.
+    /// generation was published since, or if the first call was killed at any moment. If it was killed and the generation
+    /// was rolled back or perhaps replaced since, a repeated call is `Superseded`. That holds until
+    /// [`clean`](super::clean) removes the job. Another run of the job has other receipts, since its spills have other
+    /// random bytes. With spills of earlier versions, which have none, a repeated call is `Superseded` unless its
+    /// generation is current.
     ///
     /// Of the options, those of `info` and its sharding, the key file, memory, threads, temporary directory, progress,
     /// cancellation and durability apply. The writer lock of the store is held throughout.
@@ -65,7 +67,7 @@ impl SpillSet {
     /// # Errors
     ///
     /// `InvalidInput` for a missing, repeated or foreign receipt; `NotFound` if the directory of a part is missing;
-    /// `Corrupt` or `Io`, with the file, for a shard that is missing or not that of its receipt; `Locked` if the store
+    /// `Corrupt` or `Io`, with the file, for a shard that is missing or not that of its receipt; `Superseded`; `Locked` if the store
     /// has another writer; those of [`BuildOptions::create`](crate::BuildOptions::create) and [`Candidate::publish`].
     /// Nothing is published then, unless the disk fails after the generation became current: repeat the call, which
     /// finds that.
@@ -191,48 +193,57 @@ impl Job<'_> {
     /// Returns the publication of an earlier call, if its generation was current. Makes that current if a crash came
     /// before.
     ///
-    /// Errors: `InvalidInput` if that cannot be known, because other generations were published since.
+    /// Errors: `Superseded` if it was rolled back, or may have been current and is not any more; also if it was published
+    /// and is not current, and the spills do not show whether the call is a retry or another run of the job.
     fn earlier(&self, store: &Store, writer: &StoreWriter) -> Result<Option<Publication>> {
         let read = |mark| {
             let text = self.directory.mark(mark, &self.digest)?;
             let parsed = text.map(|text| Publication::parse(&text)).transpose();
             parsed.map_err(|error| error.at_path(self.directory.path()))
         };
+        let is_retry = self.spills.are_of_one_run();
         if let Some(published) = read(Mark::Published)? {
-            return Ok(Some(published));
+            let id = published.published.generation;
+            if is_retry || store.current()? == Some(id) {
+                return Ok(Some(published));
+            }
+            return Err(self.superseded(
+                Mark::Published,
+                id,
+                "an earlier run of the job published the same, and it is not current",
+            ));
         }
         let Some(publishing) = read(Mark::Publishing)? else { return Ok(None) };
         let id = publishing.published.generation;
-        let (current, history) = (store.current()?, store.history()?);
+        let fate = writer.fate_of(id)?;
         let manifest = store.generation_path(id).join(manifest::FILE_NAME);
         let found = match read_whole(&manifest, manifest::MAX_BYTES) {
-            Err(error) if error.io_kind() == Some(io::ErrorKind::NotFound) => {
-                return if history.contains(&id) { Err(self.superseded(id)) } else { Ok(None) };
-            }
-            text => Digest::of(&text?),
+            Err(error) if error.io_kind() == Some(io::ErrorKind::NotFound) => None,
+            text => Some(Digest::of(&text?)),
         };
-        if found != publishing.manifest {
+        if found.is_some_and(|found| found != publishing.manifest) {
             return Ok(None); // of another writer, which took the number after a crash
         }
-        match current {
-            Some(current) if current == id => {}
-            // without a generation before it, the history does not show whether it was current
-            Some(_) if history.first() == Some(&id) => return Err(self.superseded(id)),
-            Some(_) if history.contains(&id) => {}
-            _ => drop(writer.rollback(Some(id))?), // the crash came before the swap of `current`
+        let is_there = found.is_some();
+        let superseded = |why| Err(self.superseded(Mark::Publishing, id, why));
+        match fate {
+            Fate::Current if is_there => Ok(Some(publishing)),
+            Fate::Earlier if is_there && is_retry => Ok(Some(publishing)),
+            Fate::Interrupted if !is_there => Ok(None),
+            Fate::Interrupted if is_retry => writer.rollback(Some(id)).map(|_| Some(publishing)),
+            Fate::RolledBack => superseded("it was rolled back, or was not current yet when another was published"),
+            _ => superseded("it may have been current, and is not any more"),
         }
-        Ok(Some(publishing))
     }
 
-    /// The publication was killed at the swap of `current`, before or after it, and another generation was published
-    /// since.
+    /// The generation of an earlier call is not current, and must not become current by a repeated one.
     #[cold]
-    fn superseded(&self, id: GenerationId) -> Error {
+    fn superseded(&self, mark: Mark, id: GenerationId, why: &str) -> Error {
         let message = format!(
-            "expected to end an interrupted publication, found that another generation was published after {id}: to \
-             publish these parts all the same, remove this file and publish again; otherwise clean the parts of this job"
+            "these parts were {id}, which is not published again: {why}. To publish them all the same, remove this file and \
+             publish again; otherwise clean the parts of this job"
         );
-        Error::invalid_input(message).at_path(&self.directory.mark_path(Mark::Publishing, &self.digest))
+        Error::new(ErrorKind::Superseded, message).at_path(&self.directory.mark_path(mark, &self.digest))
     }
 
     fn publish_now(&self, writer: &StoreWriter, options: &BuildOptions) -> Result<Publication> {

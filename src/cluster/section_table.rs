@@ -1,13 +1,15 @@
 //! The end of a spill: its section table and the trailer.
 //!
 //! ```text
-//! | sections      pairs (`record`); a run is one section per part that has pairs, in the order of the parts
+//! | sections      pairs (`record`); a run is one section per part that has pairs, in the order of the parts; the last
+//! |               section is of no part: 16 random bytes, by which the digest differs from that of any other spill
 //! | table         per section: part u32le, crc32 u32le, pairs u64le, bytes u64le
 //! | trailer       magic, version u32le, crc32 of the table u32le, plan 16 bytes, task u64le, digest 16 bytes,
 //! |               sections u64le, pairs u64le, preambles u64le, crc32 of the trailer before it u32le
 //! ```
 //!
-//! Sections begin at offset 0 and follow each other without gaps. The digest is that of all sections and the table.
+//! Sections begin at offset 0 and follow each other without gaps. The digest is that of all sections and the table. Spills
+//! of earlier versions have no random bytes.
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::digest::{self, Digest, Digester};
@@ -15,6 +17,9 @@ use crate::format::digest::{self, Digest, Digester};
 const MAGIC: [u8; 8] = *b"sharddbS";
 
 const VERSION: u32 = 2;
+
+/// The number in the row of the random bytes. More than a plan has parts.
+pub(super) const NO_PART: u32 = u32::MAX;
 
 /// Length of a row of the table in bytes.
 pub const ROW_LEN: usize = 4 + 4 + 8 + 8;

@@ -56,7 +56,8 @@ impl Spill {
         read_exact_at(&file, &mut trailer, trailer_start).map_err(|error| Error::io("read", path, error))?;
         let trailer = Trailer::from_bytes(&trailer)?;
         let Trailer { plan, task, digest, pairs, preambles, .. } = trailer;
-        if *receipt != (SpillReceipt { plan, task, digest, pairs, preambles, bytes: len }) {
+        // the digest covers the random bytes
+        if *receipt != (SpillReceipt { plan, task, digest, pairs, preambles, bytes: len, run: receipt.run }) {
             let message =
                 format!("expected the spill of task {}, which its receipt states, found another", receipt.task);
             return Err(Error::corrupt(message));

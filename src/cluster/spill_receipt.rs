@@ -11,7 +11,7 @@ use crate::format::digest::Digest;
 const KIND: Kind = Kind {
     noun: "the receipt of a spill",
     tag: "sharddb_spill",
-    names: &["plan", "task", "digest", "pairs", "prefixes", "bytes"],
+    names: &["plan", "task", "digest", "pairs", "prefixes", "bytes", "run"],
     most: 4 << 10,
 };
 
@@ -26,7 +26,7 @@ const KIND: Kind = Kind {
 ///
 /// let text = "{\"sharddb_spill\":1,\"plan\":\"0123456789abcdef0123456789abcdef\",\"task\":7,\
 ///     \"digest\":\"000000000000000000000000000000ff\",\
-///     \"pairs\":2,\"prefixes\":0,\"bytes\":99}";
+///     \"pairs\":2,\"prefixes\":0,\"bytes\":99,\"run\":\"fedcba9876543210fedcba9876543210\"}";
 /// let receipt: SpillReceipt = text.parse()?;
 /// assert_eq!((receipt.task(), receipt.pairs(), receipt.bytes()), (7, 2, 99));
 /// assert_eq!(receipt.file_name(), "task-7-000000000000000000000000000000ff");
@@ -43,6 +43,8 @@ pub struct SpillReceipt {
     /// The number of pairs with a preamble.
     pub(super) preambles: u64,
     pub(super) bytes: u64,
+    /// The random bytes of the file; `None` in receipts of earlier versions.
+    pub(super) run: Option<Digest>,
 }
 
 impl SpillReceipt {
@@ -92,11 +94,12 @@ impl SpillReceipt {
 
 impl fmt::Display for SpillReceipt {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let SpillReceipt { plan, task, digest, pairs, preambles, bytes } = self;
+        let SpillReceipt { plan, task, digest, pairs, preambles, bytes, run } = self;
+        let run = run.map(|run| format!(",\"run\":\"{run}\"")).unwrap_or_default();
         write!(
             f,
             "{{\"{}\":{VERSION},\"plan\":\"{plan}\",\"task\":{task},\"digest\":\"{digest}\",\"pairs\":{pairs},\
-             \"prefixes\":{preambles},\"bytes\":{bytes}}}",
+             \"prefixes\":{preambles},\"bytes\":{bytes}{run}}}",
             KIND.tag
         )
     }
@@ -119,6 +122,7 @@ impl FromStr for SpillReceipt {
             pairs: members.required("pairs")?,
             preambles: members.required("prefixes")?,
             bytes: members.required("bytes")?,
+            run: members.parsed_if_there("run")?,
         })
     }
 }
@@ -136,8 +140,11 @@ mod tests {
             pairs: 1,
             preambles: 0,
             bytes: u64::MAX,
+            run: Some(Digest::of(b"random")),
         }
         .to_string();
+        let of_earlier_version = text.split_once(",\"run\"").map(|(text, _)| format!("{text}}}")).unwrap();
+        assert_eq!(of_earlier_version.parse::<SpillReceipt>().unwrap().to_string(), of_earlier_version);
         assert_eq!(text.parse::<SpillReceipt>().unwrap().to_string(), text);
         let cases = [
             ("\"pairs\":1", "\"pairs\":-1", ErrorKind::InvalidInput),
@@ -146,6 +153,8 @@ mod tests {
             ("\"pairs\":1,", "", ErrorKind::InvalidInput),
             ("\"pairs\":1", "\"pairs\":1,\"file\":\"/etc/passwd\"", ErrorKind::InvalidInput),
             ("\"digest\":\"", "\"digest\":\"../", ErrorKind::InvalidInput),
+            ("\"run\":\"", "\"run\":\"x", ErrorKind::InvalidInput),
+            ("\"run\":", "\"run\":\"00\",\"run\":", ErrorKind::InvalidInput),
             ("sharddb_spill\":1", "sharddb_spill\":9", ErrorKind::Unsupported),
         ];
         for (from, to, kind) in cases {

@@ -95,6 +95,12 @@ impl SpillSet {
         &self.plan
     }
 
+    /// Returns whether no other run of the job has these receipts: a spill has random bytes. Those of earlier versions have
+    /// none.
+    pub fn are_of_one_run(&self) -> bool {
+        self.receipts.iter().any(|receipt| receipt.run.is_some())
+    }
+
     /// Returns the receipts in ascending order of tasks.
     pub fn receipts(&self) -> &[SpillReceipt] {
         &self.receipts
@@ -109,7 +115,7 @@ mod tests {
 
     fn receipt(plan: &PartPlan, task: u64, content: &[u8]) -> SpillReceipt {
         let digest = Digest::of(content);
-        SpillReceipt { plan: plan.digest(), task, digest, pairs: 1, preambles: 0, bytes: 100 }
+        SpillReceipt { plan: plan.digest(), task, digest, pairs: 1, preambles: 0, bytes: 100, run: None }
     }
 
     #[test]

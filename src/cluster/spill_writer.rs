@@ -8,13 +8,14 @@ use crc32fast::Hasher;
 
 use super::plan::PartPlan;
 use super::record::{MAX_HEADER, MAX_VALUE, RecordHeader};
-use super::section_table::{SectionRow, Trailer, digest_of};
+use super::section_table::{NO_PART, SectionRow, Trailer, digest_of};
 use super::spill_receipt::SpillReceipt;
 use crate::bytes::{Cursor, Sink, WRITE_BLOCK};
 use crate::cluster::parts_dir::NewSpill;
 use crate::cluster::parts_dir::PartsDir;
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::digest::{Digest, Digester};
+use crate::format::random::random_bytes;
 use crate::fs::disk;
 use crate::threads::progress::Phase;
 use crate::write::{BuildOptions, Source};
@@ -157,7 +158,8 @@ impl SpillWriter {
 
     /// Writes the remaining pairs, syncs the file, and gives it its name. The receipt is valid from then on.
     ///
-    /// If the directory has an equal spill of this task, from another attempt, that is the result.
+    /// Each spill differs from all others, also from one of the same pairs: it has 16 random bytes. So its receipt is that of
+    /// this run of the job, and not of an earlier run with the same input.
     ///
     /// # Errors
     ///
@@ -287,6 +289,7 @@ impl SpillWriter {
             return Err(Error::invalid_input(message));
         }
         self.write_run()?;
+        let run = self.write_random()?;
         self.options.progress.check()?;
         let SpillWriter { plan_digest: plan, task, table, digester, mut cursor, new, .. } = self;
         let Totals { pairs, preambles, sections } = self.totals;
@@ -297,9 +300,17 @@ impl SpillWriter {
         cursor.finish()?;
         let bytes = cursor.position();
         disk::sync_file(new.file(), new.path()).map_err(|error| Error::io("sync", new.path(), error))?;
-        let receipt = SpillReceipt { plan, task, digest, pairs, preambles, bytes };
+        let receipt = SpillReceipt { plan, task, digest, pairs, preambles, bytes, run: Some(run) };
         new.install(&receipt.file_name(), bytes)?;
         Ok(receipt)
+    }
+
+    /// Appends and returns random bytes, so that a spill of equal pairs in another run of the job is another spill.
+    fn write_random(&mut self) -> Result<Digest> {
+        let (before, mut crc32, run) = (self.cursor.position(), Hasher::new(), random_bytes());
+        self.put(&run, &mut crc32)?;
+        self.end_section(NO_PART, 0, before, crc32);
+        Ok(Digest::from_bytes(run))
     }
 
     /// Errors: `InvalidInput` in a forked child, which shares the file with its parent.

@@ -7,13 +7,16 @@
 //! ```
 //!
 //! A publication, and a rollback to a given generation, append a line before `current` changes, and remove an earlier
-//! line of the same generation. A rollback to the previous entry changes only `current`. Lines after that of the
-//! current generation are void: they were rolled back, or a crash came before `current` changed. The next append drops
-//! them.
+//! line of the same generation. A rollback to the previous entry removes the lines after that entry before `current`
+//! changes. So a line after that of the current generation is void: a crash came before `current` changed, or an earlier
+//! version rolled the generation back, which left the line. The next append drops void lines.
+//!
+//! If the file is full, the complete generations below the number of its first line count as earlier entries, by number.
 //!
 //! A store written by an earlier version has no such file. Its history is its complete generations up to the current
 //! one, by number.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 
 use crate::bytes::read_whole;
@@ -45,11 +48,37 @@ pub(super) fn append(store: &Path, id: GenerationId) -> Result<()> {
     let mut entries = entries(store, current)?;
     entries.retain(|entry| *entry != id); // one line per generation, so that repeated rollbacks end
     entries.push(id);
+    write(store, &entries)
+}
+
+/// Removes the lines after that of the entry `id`, durably, before `current` changes to it. Does nothing without the file.
+///
+/// Errors: those of [`append`].
+pub(super) fn end_with(store: &Path, id: GenerationId) -> Result<()> {
+    if !exists(store)? {
+        return Ok(());
+    }
+    let mut entries = read(store)?;
+    let end = entries.iter().position(|entry| *entry == id);
+    entries.truncate(end.ok_or_else(|| Error::internal(format!("{id} is no entry of the history")))? + 1);
+    write(store, &entries)?;
+    fs::fsync_dir(store)
+}
+
+/// Replaces the file by one with the newest entries.
+fn write(store: &Path, entries: &[GenerationId]) -> Result<()> {
     let excess = entries.len().saturating_sub(MAX_HISTORY);
     let lines: String = entries.iter().skip(excess).map(|id| format!("{id}\n")).collect();
     let temporary = store.join(scratch::TEMPORARY_HISTORY);
     scratch::remove_own(&temporary)?; // a failed append may have left it
     fs::replace(&store.join(HISTORY), &temporary, lines.as_bytes()).inspect_err(|_| _ = fs::remove(&temporary))
+}
+
+/// Returns whether the file has the line of a generation, void or not.
+///
+/// Errors: `Corrupt` or `TooLarge` if the file is damaged; `Io`.
+pub(super) fn has_line(store: &Path, id: GenerationId) -> Result<bool> {
+    lines(store).map(|lines| lines.is_some_and(|lines| lines.contains(&id)))
 }
 
 /// Returns whether a store has the file.
@@ -79,6 +108,12 @@ pub(super) fn check(store: &Path) -> Result<()> {
 
 fn entries(store: &Path, current: Option<GenerationId>) -> Result<Vec<GenerationId>> {
     let Some(mut entries) = lines(store)? else { return by_number(store, current) };
+    if let Some(first) = entries.first().copied().filter(|_| entries.len() == MAX_HISTORY) {
+        let listed: BTreeSet<_> = entries.iter().copied().collect();
+        let mut older = complete(store, |id| id < first)?;
+        older.retain(|id| !listed.contains(id));
+        entries.splice(0..0, older);
+    }
     // without `current`, which is missing or damaged, all lines count, so that a rollback can repair it
     let Some(current) = current else { return Ok(entries) };
     match entries.iter().position(|id| *id == current) {
@@ -112,13 +147,24 @@ fn lines(store: &Path) -> Result<Option<Vec<GenerationId>>> {
 }
 
 fn by_number(store: &Path, current: Option<GenerationId>) -> Result<Vec<GenerationId>> {
-    let mut entries = Vec::new();
-    for id in generations(store)? {
-        if Some(id) == current || current.is_none_or(|current| id < current) && is_complete(store, id)? {
-            entries.push(id);
-        }
+    let mut entries = complete(store, |id| current.is_none_or(|current| id < current))?;
+    if let Some(current) = current
+        && fs::exists(&store.join(current.to_string()))?
+    {
+        entries.push(current);
     }
     Ok(entries)
+}
+
+/// Returns the complete generations among those that are wanted, ascending.
+fn complete(store: &Path, is_wanted: impl Fn(GenerationId) -> bool) -> Result<Vec<GenerationId>> {
+    let mut complete = Vec::new();
+    for id in generations(store)?.into_iter().filter(|id| is_wanted(*id)) {
+        if is_complete(store, id)? {
+            complete.push(id);
+        }
+    }
+    Ok(complete)
 }
 
 #[cfg(test)]
@@ -143,7 +189,7 @@ mod tests {
         assert_eq!(numbers(store.path()), [1, 2, 3]);
         assert_eq!(writer.rollback(None).unwrap(), id(2));
         assert_eq!(numbers(store.path()), [1, 2]);
-        assert_eq!(read_to_string(directory.path().join("history")).unwrap().lines().count(), 3, "as it was");
+        assert_eq!(read_to_string(directory.path().join("history")).unwrap().lines().count(), 2, "no void line");
         assert_eq!(Sample::new(4).publish(&writer), id(4));
         assert_eq!(numbers(store.path()), [1, 2, 4]);
         assert_eq!(writer.rollback(None).unwrap(), id(2));
@@ -211,6 +257,29 @@ mod tests {
             }
             assert_eq!(read_to_string(&history).unwrap(), text);
         }
+    }
+
+    /// Generations that have no line any more, because the file is full, count before its first line.
+    #[test]
+    fn older_generations_than_those_of_a_full_file_count() {
+        let directory = TempDir::new();
+        let store = store_of(directory.path(), 6);
+        let history = directory.path().join("history");
+        let full = |last: &[u64]| -> String {
+            let numbers = (7..1007 - last.len() as u64).chain(last.iter().copied());
+            numbers.map(|number| format!("{}\n", id(number))).collect()
+        };
+        write(&history, full(&[5, 6])).unwrap();
+        let writer = store.writer().unwrap();
+        assert_eq!(numbers(store.path())[..5], [1, 2, 3, 4, 7]);
+        assert_eq!(writer.rollback(None).unwrap(), id(5));
+        assert_eq!(read_to_string(&history).unwrap().lines().count(), 1000, "it is filled up");
+        assert_eq!(numbers(store.path())[..5], [1, 2, 3, 4, 7]);
+        assert_eq!(store.removable(5).unwrap(), [id(6)]);
+        assert_eq!(writer.gc(3).unwrap().removed, [id(1), id(2), id(6)]);
+        assert_eq!(store.generations().unwrap().len(), 3);
+        write(&history, full(&[4, 5]).split_once('\n').unwrap().1).unwrap();
+        assert_eq!(store.removable(5).unwrap(), [id(3)], "it is not full, so 3 was rolled back");
     }
 
     #[test]

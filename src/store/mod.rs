@@ -111,6 +111,20 @@ pub struct StoredGeneration {
     pub is_current: bool,
 }
 
+/// What became of a generation that a publication began to make current.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fate {
+    Current,
+    /// It was current before.
+    Earlier,
+    /// The first generation of a store, before others: it was current, or a crash kept it from becoming current.
+    Unknown,
+    /// A crash kept it from becoming current.
+    Interrupted,
+    /// It was rolled back, or another generation was published after a crash.
+    RolledBack,
+}
+
 /// The totals of a generation; see [`Store::totals`].
 ///
 /// ```no_run
@@ -217,8 +231,12 @@ impl Store {
 
     /// Returns the generations that were current, oldest first; the last is the current one.
     ///
-    /// At most 1,000, without those that were rolled back. Some may have been removed since. A store written by an
-    /// earlier version has no file `history`; its history is its complete generations up to the current one, by number.
+    /// Without those that were rolled back. Some may have been removed since. The file `history` has the newest 1,000;
+    /// the complete generations below the number of its first come before it, by number, if it has that many. A store
+    /// written by an earlier version has no such file; its history is its complete generations up to the current one, by
+    /// number.
+    ///
+    /// Cost: with 1,000 lines or without the file, also lists the directory, and one `stat` call per older generation.
     ///
     /// # Errors
     ///
@@ -400,8 +418,10 @@ impl StoreWriter {
         self.check_complete(id)?;
         current_copy::check(&self.path)?;
         intact::sync(&self.path, id)?; // a copy or a restore may have left it in the page cache
-        if to.is_some() {
-            history::append(&self.path, id)?;
+        match to {
+            Some(_) => history::append(&self.path, id)?,
+            // a line after that of the current generation would mean that a crash kept it from becoming current
+            None => history::end_with(&self.path, id)?,
         }
         current_copy::swap(&self.path, id)?;
         Ok(id)
@@ -418,6 +438,31 @@ impl StoreWriter {
         }
         let message = format!("expected a complete generation to roll back to, found no {id}/manifest.json");
         Err(Error::invalid_input(message).at_path(&self.path))
+    }
+
+    /// Returns what the history says of a generation that a publication began to make current.
+    ///
+    /// Errors: `Corrupt` if `history` or `current` is damaged; `Locked` in a forked child; `Io`.
+    pub(crate) fn fate_of(&self, id: GenerationId) -> Result<Fate> {
+        let lock = self.lock.begin_operation()?;
+        let current = current::read(&self.path)?;
+        if current == Some(id) {
+            return Ok(Fate::Current);
+        }
+        let entries = history::read(&self.path)?;
+        // without `current`, all lines are entries
+        let was_current = current.is_some() && entries.contains(&id);
+        Ok(match history::has_line(&self.path, id)? {
+            // the line of the first publication of a store looks the same if a crash kept it from becoming current
+            true if was_current && entries.first() == Some(&id) => Fate::Unknown,
+            true if was_current => Fate::Earlier,
+            true => Fate::Interrupted,
+            // the first publication of a store failed, which removes the history
+            false if current.is_none() && !history::exists(&self.path)? => Fate::Interrupted,
+            // the number is used up after the line is written
+            false if publish::next_id(&self.path, &lock)? <= id => Fate::Interrupted,
+            false => Fate::RolledBack,
+        })
     }
 
     /// Removes one generation that is not current, for example a bad one that was rolled back.

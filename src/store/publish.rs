@@ -7,7 +7,7 @@
 //! directory of shards synced, if it is another one
 //! manifest.json       written last, synced     from here on the directory is a generation
 //! the directory       synced
-//! history             replaced
+//! history             replaced; store synced
 //! lock                records the number, synced
 //! tmp-gen-* -> gen-N  renamed; store synced
 //! current -> gen-N    replaced; store synced   from here on it is published
@@ -239,6 +239,7 @@ pub(super) fn install(store: &Path, lock: &mut Lock, directory: &Path) -> Result
 
 fn install_as(id: GenerationId, store: &Path, lock: &mut Lock, directory: &Path) -> Result<()> {
     history::append(store, id)?; // first, because it may fail on a full disk, and `set_last` uses up the number
+    fs::fsync_dir(store)?; // a used number without a line means that its generation was rolled back
     lock.set_last(id)?;
     fs::rename(directory, &store.join(id.to_string()))?;
     make_current(store, id).inspect_err(|_| _ = withdraw(store, id, directory))
@@ -269,7 +270,7 @@ fn withdraw(store: &Path, id: GenerationId, directory: &Path) -> Result<()> {
 /// Returns the number after the greatest one in `lock`, the names of directories and `current`.
 ///
 /// Errors: `InvalidInput` if no greater number has ten digits; `Corrupt` if `current` is damaged; `Io`.
-fn next_id(store: &Path, lock: &Lock) -> Result<GenerationId> {
+pub(super) fn next_id(store: &Path, lock: &Lock) -> Result<GenerationId> {
     let taken = [lock.last()?, generations(store)?.pop(), current::read(store)?];
     let Some(last) = taken.into_iter().flatten().max() else { return GenerationId::new(1) };
     last.next().map_err(|_| {

@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use std::time::Instant;
 
 use serde_json::json;
-use sharddb::BulkLoader;
 use sharddb::cluster::{SpillSet, job_directory};
+use sharddb::{BulkLoader, Store};
 
 use crate::commands::build::{status_of, summary};
 use crate::commands::write_json;
@@ -31,14 +31,18 @@ generation or the new one. The receipts are checked, and the length and the chec
 every shard; sharddb verify checks everything. At a URL the server copies the shards, and --ordered
 is not supported.
 
-The same command again prints the same result and changes nothing, also after another build, and
-also if the first run was killed. After sharddb clean-parts it fails.
+The same command with the same receipts again changes nothing, also after another build, and also if
+the first run was killed; it says if another generation is current by then. If the first run was
+killed and its generation was rolled back since, the exit code is 5, and it does not become current
+again. A job that runs again from sharddb spill on has other receipts, and its generation becomes
+current. After sharddb clean-parts the command fails.
 
-With --json, the members are \"generation\", \"keys\", \"duplicates_dropped\", \"value_bytes\", \"shards\"
-and \"file_bytes\". See sharddb spill --help for all steps.
+With --json, the members are \"generation\", \"current\", \"keys\", \"duplicates_dropped\",
+\"value_bytes\", \"shards\" and \"file_bytes\". See sharddb spill --help for all steps.
 
 Exit codes: 0 published, 2 usage, or receipts that are incomplete or do not belong together, 3
-malformed or corrupt, 4 a lost file, no space, or another writer is at work.")]
+malformed or corrupt, 4 a lost file, no space, or another writer is at work, 5 the generation of an
+earlier run was rolled back or replaced.")]
 pub(crate) struct Args {
     /// The store, a path or a URL; created if there is none
     #[arg(value_parser = path_or_url())]
@@ -115,10 +119,16 @@ impl Args {
         let published = spills.publish(&self.store, &self.job, parts, &options)?;
         cleanup.done();
         drop(progress);
-        context.say(summary("published", &published, begun));
+        let (generation, current) = (published.generation.to_string(), Store::open(&self.store)?.current()?);
+        let current = current.map(|current| current.to_string());
+        match current.as_ref() == Some(&generation) {
+            true => context.say(summary("published", &published, begun)),
+            false => receipts::say_not_current(&generation, current.as_deref()),
+        }
         if self.json {
             write_json(&json!({
-                "generation": published.generation.to_string(),
+                "generation": generation,
+                "current": current,
                 "keys": published.keys,
                 "duplicates_dropped": published.dropped,
                 "value_bytes": published.value_bytes,

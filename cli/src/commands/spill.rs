@@ -44,10 +44,11 @@ Example: 1,000 input files on Slurm, 64 parts. Arrays begin with 0, like tasks a
   sharddb publish-parts store night --plan plan.json --spills spills/* --parts parts/*
   sharddb clean-parts store
 
-Standard output is the receipt: one line of JSON, which names the file by a digest of its content.
-Keep one receipt per task. A task that is killed, repeated or run twice at once does no harm: a file
-gets its name when it is complete. Its pairs stay in the order of the inputs, and the tasks in the
-order of their numbers: --on-duplicate of build-part refers to that.
+Standard output is the receipt: one line of JSON, which names the file by a digest of its content,
+with random bytes: the name of a build may be used again, also with the same input. Keep one receipt
+per task. A task that is killed, repeated or run twice at once does no harm: a file gets its name
+when it is complete, and only the file of the receipt counts. Its pairs stay in the order of the
+inputs, and the tasks in the order of their numbers: --on-duplicate of build-part refers to that.
 
 Inputs are described by sharddb build --help. A task may have no pairs.
 

@@ -11,6 +11,7 @@ use crate::context::{Context, warn, write_json};
 use crate::exit::Exit;
 use crate::failure::Result;
 use crate::number::plural;
+use crate::receipts;
 use crate::remote::bucket::{Call, RemoteStore};
 use crate::size::Size;
 
@@ -55,17 +56,25 @@ impl RemoteStore {
         call: Call,
     ) -> Result<Exit> {
         self.check_scheme("publishes to")?;
-        let publish = self.bucket.publish_parts(job, plan, spills, parts, options);
-        let published = self.run("publish-parts", call.context, publish)?;
+        let publish = async {
+            let published = self.bucket.publish_parts(job, plan, spills, parts, options).await?;
+            Ok((published, self.bucket.current().await?))
+        };
+        let (published, current) = self.run("publish-parts", call.context, publish)?;
         if call.json {
             write_json(&json!({
                 "generation": published.generation,
+                "current": current,
                 "keys": published.keys,
                 "duplicates_dropped": published.dropped,
                 "value_bytes": published.value_bytes,
                 "shards": published.shards,
                 "file_bytes": published.file_bytes,
             }))?;
+        }
+        if current.as_ref() != Some(&published.generation) {
+            receipts::say_not_current(&published.generation, current.as_deref());
+            return Ok(Exit::Done);
         }
         let (keys, shards) = (plural(published.keys, "key"), plural(published.shards, "shard"));
         let (generation, bytes) = (published.generation, Size(published.file_bytes));

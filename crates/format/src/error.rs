@@ -83,6 +83,8 @@ pub enum ErrorKind {
     Locked,
     /// The generation was deleted while it was in use.
     GenerationGone,
+    /// A publication is repeated whose generation was rolled back or replaced. The path is that of its mark.
+    Superseded,
     /// The operation was cancelled by the caller.
     Cancelled,
     /// A bug in ShardDb: an invariant does not hold, or one of its threads panicked. Nothing was published. Please
@@ -105,6 +107,7 @@ impl ErrorKind {
             Self::InvalidInput => "invalid-input",
             Self::Locked => "locked",
             Self::GenerationGone => "generation-gone",
+            Self::Superseded => "superseded",
             Self::Cancelled => "cancelled",
             Self::Internal => "internal",
         }
@@ -314,7 +317,11 @@ impl From<Error> for io::Error {
             ErrorKind::InvalidInput | ErrorKind::DuplicateKey | ErrorKind::OutOfOrder => io::ErrorKind::InvalidInput,
             ErrorKind::Unsupported => io::ErrorKind::Unsupported,
             ErrorKind::Locked => io::ErrorKind::WouldBlock,
-            ErrorKind::Io | ErrorKind::TooLarge | ErrorKind::Cancelled | ErrorKind::Internal => io::ErrorKind::Other,
+            ErrorKind::Io
+            | ErrorKind::TooLarge
+            | ErrorKind::Superseded
+            | ErrorKind::Cancelled
+            | ErrorKind::Internal => io::ErrorKind::Other,
         });
         io::Error::new(kind, error)
     }

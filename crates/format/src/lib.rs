@@ -71,6 +71,8 @@ pub mod nested;
 #[doc(hidden)]
 pub mod plural;
 #[doc(hidden)]
+pub mod random;
+#[doc(hidden)]
 pub mod shard_index;
 #[doc(hidden)]
 pub mod spec;

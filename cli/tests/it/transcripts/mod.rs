@@ -51,11 +51,14 @@ pub(crate) fn transcript_with_input(place: &Place, name: &str, args: &[&str], in
 }
 
 /// What differs from run to run, and the word for it.
-const VARIES: [(&str, &str); 4] = [
+const VARIES: [(&str, &str); 6] = [
     (r"\b[0-9]+\.[0-9] s\b", "[TIME]"),
     (r"\b20[0-9]{2}-[0-9]{2}-[0-9]{2}([T ][0-9:.]+Z?)?", "[DATE]"),
     (r#""seconds":[0-9.e-]+"#, "\"seconds\":[TIME]"),
     (r"/[^ \n]*/\.tmp[A-Za-z0-9]{6}\b", "[DIR]"),
+    // of a spill, which has random bytes
+    (r#""(digest|run|spills)":"[0-9a-f]{32}""#, "\"$1\":\"[DIGEST]\""),
+    (r"\b(task|part)-([0-9]+)-[0-9a-f]{32}\b", "$1-$2-[DIGEST]"),
 ];
 
 /// Compares a run with the transcript of this name. `varies` is like [`VARIES`], for this run.

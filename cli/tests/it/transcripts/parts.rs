@@ -82,7 +82,7 @@ fn spills() {
     let args = ["spill", "store", "night", "--plan", "0.ndjson", "--task", "0", "--input", "0.ndjson"];
     transcript(&place, "spill-no-plan", &args);
     let left = fs::read_dir(place.path("store/parts-night")).unwrap().count();
-    assert_eq!(left, 5, "of the tasks that succeeded");
+    assert_eq!(left, 6, "of the attempts that succeeded");
 }
 
 #[test]

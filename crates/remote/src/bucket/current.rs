@@ -1,9 +1,9 @@
 //! Reading `current`, and replacing it if it did not change.
 
 use object_store::{PutMode, UpdateVersion};
+use sharddb_format::random::random_name;
 use sharddb_format::{Error, ErrorKind, Result};
 
-use crate::bucket::random::random_name;
 use crate::bucket::root::Root;
 use crate::bucket_current::{
     BucketCurrent, FILE_NAME, GenerationName, MAX_BYTES, MAX_HISTORY, Replaced, ServerTime, local_generation,

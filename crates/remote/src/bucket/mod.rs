@@ -40,7 +40,6 @@ mod objects;
 mod probe;
 mod pull;
 mod push;
-mod random;
 #[cfg(test)]
 mod read_faults;
 mod rollback;

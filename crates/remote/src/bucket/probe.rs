@@ -1,10 +1,10 @@
 //! A temporary object with which a store shows whether it honours conditions, and its time.
 
 use object_store::{ObjectStoreExt, PutMode, PutResult};
+use sharddb_format::random::random_name;
 use sharddb_format::{Error, ErrorKind, Result};
 
 use crate::bucket::current::is_refused;
-use crate::bucket::random::random_name;
 use crate::bucket::root::Root;
 use crate::bucket_current::{ServerTime, is_random};
 

@@ -18,6 +18,7 @@ use sharddb::{Phase, Progress};
 use sharddb_format::ids::ShardNumber;
 use sharddb_format::info;
 use sharddb_format::manifest;
+use sharddb_format::random::random_name;
 use sharddb_format::{Error, ErrorKind, Result};
 
 use crate::bucket::Bucket;
@@ -25,7 +26,6 @@ use crate::bucket::current::{Current, Replacement, conflict, first};
 use crate::bucket::journal::Journal;
 use crate::bucket::listing::ListedObject;
 use crate::bucket::objects::{GenerationObject, objects};
-use crate::bucket::random::random_name;
 use crate::bucket::upload::PART_BYTES;
 use crate::bucket_current::GenerationName;
 

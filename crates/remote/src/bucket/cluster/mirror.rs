@@ -142,9 +142,9 @@ pub(super) async fn mirror_spill(
     Ok(())
 }
 
-/// Returns the length of trailer and table of a spill with one run, in which every part has a section.
+/// Returns the length of trailer and table of a spill with one run, in which every part has a section, and random bytes.
 fn guessed_end(parts: u64) -> u64 {
-    parts.saturating_mul(ROW_LEN as u64).saturating_add(TRAILER_LEN as u64)
+    parts.saturating_add(1).saturating_mul(ROW_LEN as u64).saturating_add(TRAILER_LEN as u64)
 }
 
 /// Merges ascending ranges with small gaps.

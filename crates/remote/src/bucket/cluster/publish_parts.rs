@@ -71,9 +71,11 @@ impl Bucket {
     /// shard the length and the checksum of its index. [`verify`](Self::verify) checks everything.
     ///
     /// A repeated call with equal receipts and options returns the same result and changes nothing, also if another
-    /// generation was published since, or if the first call was killed at any moment. It is `InvalidInput` if the first call
-    /// was killed while it replaced `current`, and then another generation was published and `gc` removed this one. That
-    /// holds until [`clean_parts`](Self::clean_parts) removes the job.
+    /// generation was published since, or if the first call was killed at any moment. It is `Superseded` if the first call
+    /// was killed while it replaced `current`, and then the generation was rolled back, or was perhaps replaced and removed
+    /// by `gc`. That holds until [`clean_parts`](Self::clean_parts) removes the job. Another run of the job has other
+    /// receipts, since its spills have other random bytes; with spills of earlier versions, which have none, a repeated call
+    /// is `Superseded` unless its generation is current.
     ///
     /// Of the options, those of `info` and its sharding, temporary directory, progress and cancellation apply. A key
     /// file is not supported, since all keys would have to be read.
@@ -84,7 +86,7 @@ impl Bucket {
     ///
     /// `InvalidInput` for a missing, repeated or foreign receipt; `NotFound` or `Corrupt`, with the object, for a shard that
     /// is missing or not that of its receipt; `Unsupported` for a key file, or a store without conditional writes; `Locked` if
-    /// another publisher replaced `current` meanwhile; those of [`push`](Self::push). Nothing is published then, unless
+    /// another publisher replaced `current` meanwhile; `Superseded`; those of [`push`](Self::push). Nothing is published then, unless
     /// `current` was being replaced: repeat the call, which finds that.
     pub async fn publish_parts(
         &self,
@@ -141,6 +143,9 @@ impl Publication<'_> {
     async fn publish(&self) -> Result<GenerationName> {
         let published = self.publish_or_fail().await;
         let Err(error) = published else { return published };
+        if error.kind() == ErrorKind::Superseded {
+            return Err(error);
+        }
         // another call with the same receipts may have completed meanwhile
         match self.bucket.root.mark(&self.mark).await {
             Ok(Some(mark)) if mark.state == State::Published => Ok(mark.generation),
@@ -151,11 +156,12 @@ impl Publication<'_> {
     async fn publish_or_fail(&self) -> Result<GenerationName> {
         let root = &self.bucket.root;
         let mark = root.mark(&self.mark).await?;
-        if let Some(mark) = mark.as_ref().filter(|mark| mark.state == State::Published) {
+        let is_retry = self.job.spills().are_of_one_run();
+        if let Some(mark) = mark.as_ref().filter(|mark| is_retry && mark.state == State::Published) {
             return Ok(mark.generation.clone());
         }
         let base = root.current().await?;
-        let begun = match self.earlier(base.as_ref(), mark)? {
+        let begun = match self.earlier(base.as_ref(), mark, is_retry)? {
             Earlier::WasCurrent(mark) => return self.complete(&mark).await,
             Earlier::Begun(mark) => Some(mark),
             Earlier::Nothing => None,
@@ -190,23 +196,34 @@ impl Publication<'_> {
 
     /// Returns what an earlier call did, given `current`.
     ///
-    /// Errors: `InvalidInput` if that cannot be known.
-    fn earlier(&self, base: Option<&Current>, mark: Option<Mark>) -> Result<Earlier> {
+    /// Errors: `Superseded` if it was rolled back, if that cannot be known, or if it was published and is not current, and the
+    /// spills do not show whether this is a retry or another run of the job.
+    fn earlier(&self, base: Option<&Current>, mark: Option<Mark>, is_retry: bool) -> Result<Earlier> {
         let Some(mark) = mark else { return Ok(Earlier::Nothing) };
-        let Some(base) = base else { return Ok(Earlier::Begun(mark)) };
-        let was_replaced = base.text.before.iter().any(|entry| entry.generation == mark.generation);
-        if base.generation() == &mark.generation || was_replaced {
+        let is_current = base.is_some_and(|base| base.generation() == &mark.generation);
+        if is_current {
             return Ok(Earlier::WasCurrent(mark));
         }
+        if mark.state == State::Published {
+            let why = "an earlier run of the job published the same, and it is not current";
+            return Err(self.superseded(&mark.generation, why));
+        }
+        let Some(base) = base else { return Ok(Earlier::Begun(mark)) };
+        if let Some(entry) = base.text.before.iter().find(|entry| entry.generation == mark.generation) {
+            return match is_retry && !entry.rolled_back {
+                true => Ok(Earlier::WasCurrent(mark)),
+                false => Err(self.superseded(&mark.generation, "it was rolled back or replaced")),
+            };
+        }
         match mark.state == State::Replacing && base.text.removed.contains(&mark.generation) {
-            true => Err(self.superseded(&mark.generation)),
+            true => Err(self.superseded(&mark.generation, "it was removed, and may have been current before")),
             false => Ok(Earlier::Begun(mark)),
         }
     }
 
     /// Decides the name of the generation: that of an earlier call, if its objects can be continued, or a new one.
     ///
-    /// Errors: `InvalidInput` if the objects are gone and may have been current; `Locked`.
+    /// Errors: `Superseded` if the objects are gone and may have been current; `Locked`.
     async fn begin(&self, base: Option<&Current>, upload: &mut Upload<'_>, begun: Option<Mark>) -> Result<Mark> {
         let root = &self.bucket.root;
         if let Some(mark) = &begun {
@@ -217,20 +234,20 @@ impl Publication<'_> {
                 return Ok(mark.clone());
             }
             if mark.state == State::Replacing {
-                return Err(self.superseded(&mark.generation));
+                return Err(self.superseded(&mark.generation, "it was removed, and may have been current before"));
             }
         }
         root.write_mark(&self.mark, begun.as_ref(), State::Copying, &upload.generation).await
     }
 
-    /// The publication was killed while it replaced `current`, and the generation was removed since.
+    /// The generation of an earlier call is not current, and must not become current by a repeated one.
     #[cold]
-    fn superseded(&self, generation: &GenerationName) -> Error {
+    fn superseded(&self, generation: &GenerationName, why: &str) -> Error {
         let message = format!(
-            "expected to end an interrupted publication, found that {generation} was removed, which may have been current: \
-             to publish these parts all the same, remove this object and publish again; otherwise clean the parts of this job"
+            "these parts were {generation}, which is not published again: {why}. To publish them all the same, remove this \
+             object and publish again; otherwise clean the parts of this job"
         );
-        Error::invalid_input(message).at_path(&self.bucket.root.place(&self.mark))
+        Error::new(ErrorKind::Superseded, message).at_path(&self.bucket.root.place(&self.mark))
     }
 
     /// Returns the shards of all parts by their objects.

@@ -7,8 +7,7 @@ use sharddb::fs::owner::Owner;
 use sharddb::internal::PartsDir;
 use sharddb::write::BuildOptions;
 use sharddb_format::Result;
-
-use crate::bucket::random::random_name;
+use sharddb_format::random::random_name;
 
 /// A directory that no other process uses, in [`BuildOptions::temp_dir`] or that of the operating system. A process that is
 /// killed leaves it.

@@ -121,6 +121,14 @@ impl Scene {
     /// Checks that a published generation has the bytes of a build by one loader, and that nothing else is left.
     #[track_caller]
     fn check_published(&self, published: &PublishedParts) {
+        self.check_files(published);
+        let left = self.left();
+        assert!(left.len() == 1 && left[0].starts_with("publication-"), "{left:?}");
+    }
+
+    /// Checks that a published generation has the bytes of a build by one loader, and that nothing temporary is left.
+    #[track_caller]
+    fn check_files(&self, published: &PublishedParts) {
         let found = self.files_of(&published.generation);
         let expected = self.expected.as_ref().unwrap();
         let names = |files: &HashMap<String, Vec<u8>>| {
@@ -130,8 +138,6 @@ impl Scene {
         };
         assert_eq!(names(&found), names(expected));
         assert!(found == *expected);
-        let left = self.left();
-        assert!(left.len() == 1 && left[0].starts_with("publication-"), "{left:?}");
         let temporary: Vec<_> = std::fs::read_dir(self.directory.path().join("temp")).unwrap().collect();
         assert!(temporary.is_empty(), "{temporary:?}");
     }
@@ -209,19 +215,31 @@ fn has_the_bytes_of_a_build_by_one_loader() {
     assert!(published > 20 && refused > 0, "{published} {refused}");
 }
 
-/// All steps are killed at every request, from the first spill to the removal of the spills, and repeated.
+/// All steps are killed at every request, from the first spill to the removal of the spills, and those that failed are
+/// repeated.
 #[test]
 fn steps_that_were_killed_are_repeated() {
     for request in 0.. {
         let scene = Scene::small();
         scene.server.set_fault(Fault::From(request));
-        let attempt = scene.all_steps();
+        let spills = scene.put_spills();
+        let parts = spills.as_ref().map_err(Clone::clone).and_then(|spills| scene.build_parts(spills));
+        let attempt = match (&spills, &parts) {
+            (Ok(spills), Ok(parts)) => scene.publish(spills, parts),
+            (Err(error), _) | (_, Err(error)) => Err(error.clone()),
+        };
         scene.server.set_fault(Fault::None);
         if let Err(error) = &attempt {
             assert_eq!(error.kind(), ErrorKind::Io, "request {request}: {error}");
         }
-        let published = scene.all_steps().unwrap();
-        scene.check_published(&published);
+        let spills = spills.unwrap_or_else(|_| scene.put_spills().unwrap());
+        let parts = parts.unwrap_or_else(|_| scene.build_parts(&spills).unwrap());
+        let published = scene.publish(&spills, &parts).unwrap();
+        scene.check_files(&published);
+        let of_receipt = |name: &String| spills.iter().any(|receipt| receipt.file_name() == *name);
+        let (of_tasks, left): (Vec<_>, Vec<_>) = scene.left().into_iter().partition(|name| name.starts_with("task-"));
+        assert!(!of_tasks.iter().any(of_receipt), "{of_tasks:?}");
+        assert!(left.len() == 1 && left[0].starts_with("publication-"), "{left:?}");
         assert_eq!((scene.current(), scene.history().len()), (published.generation.clone(), 2), "request {request}");
         assert_eq!(scene.complete().len(), 2, "request {request}");
         assert!(attempt.as_ref().is_ok_and(|first| *first == published) || attempt.is_err());
@@ -264,6 +282,88 @@ fn a_repeated_publication_changes_nothing() {
     assert_eq!(scene.server.objects(), before);
     let other = scene.push_other();
     assert_eq!(scene.publish(&spills, &parts).unwrap(), published);
+    assert_eq!(scene.current(), other);
+}
+
+/// Inputs A, B and A again under the name of one job.
+#[test]
+fn an_input_that_returns_is_published_again() {
+    let mut scene = Scene::small();
+    for input in ["a", "b", "a", "a"] {
+        scene.case = Case { options: scene.case.options.clone(), ..small(input) };
+        let spills = scene.put_spills().unwrap();
+        let parts = scene.build_parts(&spills).unwrap();
+        let before = scene.current();
+        let published = scene.publish(&spills, &parts).unwrap();
+        assert_ne!(published.generation, before);
+        assert_eq!(scene.current(), published.generation);
+        assert_eq!(scene.publish(&spills, &parts).unwrap(), published, "a retry");
+        let is_expected = scene.files_of(&published.generation) == *scene.expected.as_ref().unwrap();
+        assert_eq!(is_expected, input == "a");
+    }
+}
+
+/// A publication is killed at any request; then the store is changed, and the publication retried. What was current before
+/// the change is not brought back, and another run of the job is published.
+#[test]
+fn a_retry_brings_back_nothing() {
+    let collect = |scene: &Scene| _ = run(scene.server.bucket().gc(&BucketGcOptions::new(Duration::ZERO))).unwrap();
+    let roll_back = |scene: &Scene| _ = run(scene.server.bucket().rollback(None));
+    let push = |scene: &Scene| _ = scene.push_other();
+    type Changes<'a> = &'a [&'a dyn Fn(&Scene)];
+    let changes: [(bool, Changes<'_>); 4] =
+        [(false, &[&roll_back]), (false, &[&push]), (true, &[&roll_back, &collect]), (true, &[&push, &collect])];
+    for (at, (collects, changes)) in changes.into_iter().enumerate() {
+        let mut were_current = 0;
+        for request in 0.. {
+            let scene = Scene::small();
+            scene.push_other();
+            let spills = scene.put_spills().unwrap();
+            let parts = scene.build_parts(&spills).unwrap();
+            let old = scene.current();
+            scene.server.set_fault(Fault::From(request));
+            let first = scene.publish(&spills, &parts);
+            scene.server.set_fault(Fault::None);
+            let was_current = scene.current() != old;
+            were_current += usize::from(was_current);
+            changes.iter().for_each(|change| change(&scene));
+            let before = scene.current();
+            match scene.publish(&spills, &parts) {
+                Ok(published) => {
+                    let expected = if was_current { before } else { published.generation };
+                    assert_eq!(scene.current(), expected, "change {at}, request {request}");
+                }
+                Err(error) => {
+                    assert_eq!(error.kind(), ErrorKind::Superseded, "{error}");
+                    assert_eq!(scene.current(), before, "change {at}, request {request}");
+                    // what `gc` removed may have been current
+                    assert!(was_current || collects, "change {at}, request {request}: {error}");
+                }
+            }
+            let again = scene.all_steps().unwrap();
+            assert_eq!(scene.current(), again.generation);
+            if first.is_ok() {
+                break;
+            }
+        }
+        assert!(were_current > 1, "{were_current}");
+    }
+}
+
+/// Spills of a version without random bytes: a new run is not told from a retry, so it is refused.
+#[test]
+fn without_random_bytes_a_publication_that_is_not_current_is_refused() {
+    let scene = Scene::small();
+    let of_earlier_version = |receipt: SpillReceipt| {
+        let text = receipt.to_string();
+        format!("{}}}", text.split_once(",\"run\"").unwrap().0).parse().unwrap()
+    };
+    let spills: Vec<SpillReceipt> = scene.put_spills().unwrap().into_iter().map(of_earlier_version).collect();
+    let parts = scene.build_parts(&spills).unwrap();
+    let published = scene.publish(&spills, &parts).unwrap();
+    assert_eq!(scene.publish(&spills, &parts).unwrap(), published);
+    let other = scene.push_other();
+    check_error(scene.publish(&spills, &parts), ErrorKind::Superseded, "/parts-night/publication-");
     assert_eq!(scene.current(), other);
 }
 
@@ -350,8 +450,13 @@ fn a_publication_that_was_current_is_not_repeated() {
     let other = scene.push_other();
     let report = run(scene.server.bucket().gc(&BucketGcOptions::new(Duration::ZERO))).unwrap();
     assert!(report.removed.contains(&generation));
-    check_error(scene.publish(&spills, &parts), ErrorKind::InvalidInput, "/parts-night/publication-");
+    check_error(scene.publish(&spills, &parts), ErrorKind::Superseded, "/parts-night/publication-");
     assert_eq!(scene.current(), other);
+
+    let (scene, spills, parts) = prepare();
+    let previous = run(scene.server.bucket().rollback(None)).unwrap();
+    check_error(scene.publish(&spills, &parts), ErrorKind::Superseded, "/parts-night/publication-");
+    assert_eq!(scene.current(), previous);
 }
 
 /// A publication was interrupted while it copied, and its objects were collected: it begins again.
