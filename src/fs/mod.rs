@@ -130,6 +130,26 @@ pub(crate) fn checksum(path: &Path, stated: Checksum, progress: &Progress) -> Re
     stream(path, stated.hasher(), |_| Ok(()), progress)
 }
 
+/// Returns whether two files have the same bytes. Cost: reads both, up to the first block that differs.
+pub(crate) fn have_equal_bytes(one: &Path, other: &Path) -> Result<bool> {
+    if file_len(one)? != file_len(other)? {
+        return Ok(false);
+    }
+    let (files, mut blocks) = ([(one, open_file(one)?), (other, open_file(other)?)], [Vec::new(), Vec::new()]);
+    loop {
+        for ((path, file), block) in files.iter().zip(&mut blocks) {
+            block.clear();
+            let read = disk::inspect(path, || file.take(CHUNK as u64).read_to_end(block));
+            read.map_err(|error| Error::io("read", path, error))?;
+        }
+        match &blocks {
+            [one, other] if one != other => return Ok(false),
+            [one, _] if one.is_empty() => return Ok(true),
+            _ => {}
+        }
+    }
+}
+
 /// Returns the length of a regular file or of one that a link names.
 pub(crate) fn file_len(path: &Path) -> Result<u64> {
     let metadata = disk::inspect(path, || path.metadata()).map_err(|error| Error::io("find", path, error))?;

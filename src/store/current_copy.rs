@@ -1,6 +1,9 @@
 //! Repairs a `current` that is not a link, such as the directory that a copy with followed links makes (`cp -rL`).
+//!
+//! A copy is removed only if a generation has all of its bytes: the original may be the damaged one. A copy that differs is
+//! renamed to `current.1`, or the next free number.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use crate::bytes::read_whole;
 use crate::error::{Error, Result};
@@ -13,61 +16,97 @@ use crate::store::{contents, current, generations, scratch};
 /// Maximum length of a text file in place of `current` that may be replaced.
 const LONGEST_TEXT: u64 = 4096;
 
-/// Checks that [`swap`] would not lose data. Changes nothing.
-///
-/// Errors: those of [`swap`].
-pub(super) fn check(store: &Path) -> Result<()> {
-    let path = store.join(CURRENT);
-    match fs::is_real_dir(&path)? {
-        true => original_of(store, &path)?.map(|_| ()).ok_or_else(|| irreplaceable(&path, "another directory")),
-        false => check_replaceable(&path),
-    }
+/// Prefix of the name of a copy that differs, before its number.
+const ASIDE_PREFIX: &str = "current.";
+
+/// What is in the place of `current`.
+#[derive(Debug)]
+pub(super) enum Found {
+    /// Nothing, a link, or a short text.
+    Replaceable,
+    /// A directory with the bytes of this generation.
+    Copy(GenerationId),
+    /// A directory with the manifest of a generation, and other bytes.
+    Different,
 }
 
-/// Makes `current` name `id`. Replaces a link, a short text, or a copy of an existing generation.
+/// Returns what is in the place of `current`. Changes nothing.
 ///
-/// Errors: `InvalidInput` if `current` is anything else; `Io`.
-pub(super) fn swap(store: &Path, id: GenerationId) -> Result<()> {
+/// Cost: reads a directory and its original.
+///
+/// Errors: `InvalidInput` if it is anything else than [`Found`] lists; `Io`.
+pub(super) fn examine(store: &Path) -> Result<Found> {
     let path = store.join(CURRENT);
     if !fs::is_real_dir(&path)? {
-        check_replaceable(&path)?;
-        return current::swap(store, id);
+        return check_replaceable(&path).map(|()| Found::Replaceable);
     }
-    let original = original_of(store, &path)?.ok_or_else(|| irreplaceable(&path, "another directory"))?;
-    let doomed = store.join(scratch::name_for_deletion(&original.to_string()));
-    scratch::remove_own(&doomed)?;
-    fs::rename(&path, &doomed)?;
+    let text = |directory: &Path| read_whole(&directory.join(manifest::FILE_NAME), manifest::MAX_BYTES);
+    if !contents::is_own_generation(&path)? || !fs::is_file(&path.join(manifest::FILE_NAME))? {
+        return Err(irreplaceable(&path, "another directory"));
+    }
+    let (manifest, mut found) = (text(&path)?, None);
+    for id in generations(store)?.into_iter().rev() {
+        let generation = store.join(id.to_string());
+        if fs::is_file(&generation.join(manifest::FILE_NAME))? && text(&generation)? == manifest {
+            match has_all_of(&generation, &path)? {
+                true => return Ok(Found::Copy(id)),
+                false => found = Some(Found::Different),
+            }
+        }
+    }
+    found.ok_or_else(|| irreplaceable(&path, "another directory"))
+}
+
+/// Makes `current` name `id`, in place of what [`examine`] found.
+///
+/// Errors: `InvalidInput` if a foreign file has a temporary name; `Io`.
+pub(super) fn swap(store: &Path, id: GenerationId, found: &Found) -> Result<()> {
+    let (path, aside) = (
+        store.join(CURRENT),
+        match found {
+            Found::Replaceable => return current::swap(store, id),
+            Found::Copy(original) => store.join(scratch::name_for_deletion(&original.to_string())),
+            Found::Different => free_aside(store)?,
+        },
+    );
+    if let Found::Copy(_) = found {
+        scratch::remove_own(&aside)?;
+    }
+    fs::rename(&path, &aside)?;
     if let Err(error) = current::swap(store, id) {
-        _ = fs::rename(&doomed, &path);
+        _ = fs::rename(&aside, &path);
         return Err(error);
     }
-    scratch::remove(&doomed)
+    if let Found::Copy(_) = found { scratch::remove(&aside) } else { Ok(()) }
 }
 
-/// Returns the generation of which a directory is a copy: it has the same manifest, and for each file of the copy one
-/// of the same name and length. Does not compare contents of other files.
-fn original_of(store: &Path, copy: &Path) -> Result<Option<GenerationId>> {
-    if !contents::is_own_generation(copy)? || !fs::is_file(&copy.join(manifest::FILE_NAME))? {
-        return Ok(None);
-    }
-    for id in generations(store)?.into_iter().rev() {
-        if is_copy_of(&store.join(id.to_string()), copy)? {
-            return Ok(Some(id));
-        }
-    }
-    Ok(None)
+/// Returns whether a name is one that [`swap`] gives a copy that differs.
+pub(super) fn is_aside_name(name: &str) -> bool {
+    let number = name.strip_prefix(ASIDE_PREFIX).and_then(|number| number.parse::<u64>().ok());
+    number.is_some_and(|number| name == format!("{ASIDE_PREFIX}{number}"))
 }
 
-fn is_copy_of(generation: &Path, copy: &Path) -> Result<bool> {
-    for name in fs::names(copy)? {
-        let (original, copied) = (generation.join(&name), copy.join(&name));
-        let are_files = fs::is_file(&original)? && fs::is_file(&copied)?;
-        if !are_files || fs::file_len(&original)? != fs::file_len(&copied)? {
-            return Ok(false);
+fn free_aside(store: &Path) -> Result<PathBuf> {
+    for number in 1_u64.. {
+        let path = store.join(format!("{ASIDE_PREFIX}{number}"));
+        if !fs::exists(&path)? {
+            return Ok(path);
         }
     }
-    let manifest = |directory: &Path| read_whole(&directory.join(manifest::FILE_NAME), manifest::MAX_BYTES);
-    Ok(manifest(copy)? == manifest(generation)?)
+    Err(Error::internal("no number is free"))
+}
+
+/// Returns whether a generation has each file of a copy of it, with the same bytes.
+fn has_all_of(generation: &Path, copy: &Path) -> Result<bool> {
+    let differs = fs::find_entry(copy, |name, copied| {
+        let original = generation.join(name);
+        let are_equal = match fs::is_dir(copied)? {
+            true => fs::is_dir(&original)? && has_all_of(&original, copied)?,
+            false => fs::is_file(&original)? && fs::have_equal_bytes(&original, copied)?,
+        };
+        Ok(!are_equal)
+    })?;
+    Ok(differs.is_none())
 }
 
 /// Checks that a `current` that is not a directory may be replaced.

@@ -8,6 +8,7 @@ use crate::error::{Error, Result};
 use crate::format::checksum::Checksum;
 use crate::fs;
 use crate::fs::disk;
+use crate::fs::entry::own_metadata_if_there;
 use crate::store::publish::PendingGeneration;
 use crate::threads::progress::Progress;
 
@@ -22,6 +23,9 @@ impl PendingGeneration {
     /// Adds a shard file of another generation: as a hard link, or as a synced copy where the file cannot be linked
     /// (another file system, one without links, a file of another user, too many links).
     ///
+    /// A file that can be written to is linked only if it is in this store, and is made read-only. Outside of it, the file
+    /// is an input, whose mode must not change, and whose owner may write to it.
+    ///
     /// Only the length of a linked file is checked. The checksum of a copy is compared. Completing the generation syncs
     /// the links, since nobody may have synced the file: a copied or restored base, or one built without syncs.
     ///
@@ -34,10 +38,7 @@ impl PendingGeneration {
             let message = format!("expected a file of {} bytes as the manifest says, found {bytes}", stated.bytes);
             return Err(Error::corrupt(message).at_path(from));
         }
-        // a link to a symbolic link would name the symbolic link itself
-        let linked =
-            if fs::is_real_file(from)? { disk::hard_link(from, &to) } else { Err(io::ErrorKind::Unsupported.into()) };
-        match linked {
+        match self.link(from, &to)? {
             Ok(()) => {
                 self.linked.lock().unwrap_or_else(PoisonError::into_inner).push(to);
                 Ok(Shared::Linked)
@@ -45,6 +46,25 @@ impl PendingGeneration {
             Err(error) if needs_copy(&error) => fs::copy_new(from, &to, stated, progress).map(|()| Shared::Copied),
             Err(error) => Err(Error::io("link", from, error)),
         }
+    }
+
+    /// Links a file that is read-only, or in this store and made read-only.
+    ///
+    /// Errors: `Io` if that cannot be determined; inside, that of the link or the change of the mode.
+    fn link(&self, from: &Path, to: &Path) -> Result<io::Result<()>> {
+        let Some(entry) = own_metadata_if_there(from)?.filter(|entry| entry.is_file()) else {
+            return Ok(Err(io::ErrorKind::Unsupported.into())); // a link to a symbolic link would name that itself
+        };
+        if entry.permissions().readonly() {
+            return Ok(disk::hard_link(from, to));
+        }
+        let store = fs::canonical(self.path().parent().unwrap_or(self.path()))?;
+        if !fs::canonical(from)?.starts_with(store) {
+            return Ok(Err(io::ErrorKind::PermissionDenied.into()));
+        }
+        let linked = disk::hard_link(from, to);
+        let sealed = linked.and_then(|()| disk::set_read_only(to).inspect_err(|_| _ = disk::remove_file(to)));
+        Ok(sealed)
     }
 }
 

@@ -404,8 +404,10 @@ impl StoreWriter {
     /// entries after it no longer count: after publishing 1, 2 and 3, a rollback, and publishing 4, the generation
     /// before 4 is 2.
     ///
-    /// With `to`, a missing or damaged `current` is repaired. A `current` that is a short text, or a copy of a
-    /// generation that the store also has under its number (as a copy that follows links leaves it), is replaced.
+    /// With `to`, a missing or damaged `current` is repaired. A `current` that is a short text is replaced, and so is a
+    /// directory with the bytes of a generation of the store, as a copy that follows links leaves it. If the directory has
+    /// the manifest of a generation and any other byte, it is renamed to `current.1`, or the next free number, and stays:
+    /// the generation may be the damaged one.
     ///
     /// # Errors
     ///
@@ -416,14 +418,14 @@ impl StoreWriter {
         let _operation = self.lock.begin_operation()?;
         let id = to.map_or_else(|| self.previous(), Ok)?;
         self.check_complete(id)?;
-        current_copy::check(&self.path)?;
+        let found = current_copy::examine(&self.path)?;
         intact::sync(&self.path, id)?; // a copy or a restore may have left it in the page cache
         match to {
             Some(_) => history::append(&self.path, id)?,
             // a line after that of the current generation would mean that a crash kept it from becoming current
             None => history::end_with(&self.path, id)?,
         }
-        current_copy::swap(&self.path, id)?;
+        current_copy::swap(&self.path, id, &found)?;
         Ok(id)
     }
 

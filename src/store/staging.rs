@@ -52,8 +52,10 @@ impl Staging {
         own_name.push(format!(".pull-{name}"));
         let path = store.with_file_name(own_name);
         fs::create_dir_all(&path)?;
-        for name in fs::names(&path)?.iter().filter(|name| name.starts_with(TEMPORARY_PREFIX)) {
-            fs::remove(&path.join(name))?;
+        for name in fs::names(&path)?.iter().filter(|name| is_temporary(name)) {
+            if fs::is_real_file(&path.join(name))? {
+                fs::remove(&path.join(name))?;
+            }
         }
         let shards = nested.map(NestedSharding::directory).unwrap_or_default();
         fs::create_dir_all(&path.join(shards))?;
@@ -117,6 +119,12 @@ impl Staging {
     fn temporary(&self) -> PathBuf {
         self.path.join(format!("{TEMPORARY_PREFIX}{}", self.next.fetch_add(1, Ordering::Relaxed)))
     }
+}
+
+/// Returns whether a name is exactly one of [`Staging::temporary`].
+fn is_temporary(name: &str) -> bool {
+    let number = name.strip_prefix(TEMPORARY_PREFIX).and_then(|number| number.parse::<u64>().ok());
+    number.is_some_and(|number| name == format!("{TEMPORARY_PREFIX}{number}"))
 }
 
 /// A file of a staging directory that is being written.

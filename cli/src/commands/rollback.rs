@@ -1,6 +1,8 @@
 //! `rollback`: makes another generation current.
 
-use std::path::PathBuf;
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
 
 use serde_json::json;
 use sharddb::GenerationId;
@@ -23,7 +25,8 @@ Examples:
 
 Without a number, the generation that was current before becomes current; generations that were
 rolled back are skipped, and so are damaged ones, which a message names. Readers that refresh see
-the change at once. Nothing is deleted: see discard and gc.
+the change at once. Nothing is deleted: see discard and gc. Where current is a directory, as after
+cp -L, it is removed if a generation has all of its bytes, and else kept under another name.
 
 With --json, the members are \"current\" and \"previous\", the generations after and before; previous is
 null if none was current.
@@ -50,7 +53,15 @@ impl Args {
         let store = open_store(&self.store)?;
         let previous = store.current().unwrap_or_default(); // a rollback may repair it
         let history = if generation.is_none() { store.history()? } else { Vec::new() };
+        let kept = copies(store.path());
         let id = store.writer()?.rollback(generation)?;
+        for copy in copies(store.path()).difference(&kept) {
+            warn(format_args!(
+                "sharddb: current was a directory that differs from the generation it copies, and is kept as {}: sharddb verify \
+                 shows which is intact",
+                copy.display()
+            ));
+        }
         let there: Vec<_> = store.generations()?.iter().map(|stored| stored.id).collect();
         let skipped = history.iter().rev().skip(1).take_while(|earlier| **earlier != id);
         for skipped in skipped.filter(|skipped| there.contains(skipped)) {
@@ -65,4 +76,10 @@ impl Args {
         context.say(format_args!("{id} is current"));
         Ok(Exit::Done)
     }
+}
+
+/// Returns the entries `current.N`, which are copies of generations that a rollback has kept.
+fn copies(store: &Path) -> BTreeSet<PathBuf> {
+    let paths = fs::read_dir(store).into_iter().flatten().flatten().map(|entry| entry.path());
+    paths.filter(|path| path.file_stem() == Some("current".as_ref()) && path.extension().is_some()).collect()
 }

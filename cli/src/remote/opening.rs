@@ -20,7 +20,8 @@ pub(crate) struct RemoteOpening {
     #[arg(long, help_heading = HEADING, value_name = "GENERATION", value_parser = parse_name)]
     generation: Option<String>,
     /// A directory of its own in which the blocks that lookups read are kept: a later run reads them from there.
-    /// Processes may share it. It must be possible to create and to list it; if it cannot be written to, nothing is kept
+    /// Processes may share it. It is created, or must be empty or such a directory; if it cannot be written to, nothing
+    /// is kept
     #[arg(long, help_heading = HEADING, value_name = "DIR")]
     cache_dir: Option<PathBuf>,
     /// The bytes in --cache-dir, which each process may exceed by a sixteenth; blocks that were not used for the longest

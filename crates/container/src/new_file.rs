@@ -2,8 +2,8 @@
 //! renamed.
 //!
 //! A reader that has the old file open keeps reading the old file; one that opens it later finds the old or the new
-//! file. A writer that is killed leaves a temporary file, which no reader opens and no other writer waits for;
-//! [`clear`] removes it.
+//! file. A writer that is killed leaves a temporary file, `.NAME.tmp-` and 128 random bits, which no reader opens and no
+//! other writer waits for; [`clear`] removes it. A writer holds a lock on its file, by which `clear` knows whether it is gone.
 //!
 //! An error leaves the old file, with one exception: if syncing the directory after the rename fails, the complete new
 //! file is there, or after a crash the old one.
@@ -15,15 +15,12 @@ use std::io;
 #[cfg(feature = "zarr")]
 use std::io::Read;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use sharddb::fs::disk;
 use sharddb::fs::entry;
 use sharddb::fs::fsync_dir;
+use sharddb_format::random::random_name;
 use sharddb_format::{Error, Result};
-
-/// Makes temporary names unique within the process.
-static NEXT: AtomicU64 = AtomicU64::new(0);
 
 /// Part of the name of every unfinished file or directory.
 const TEMPORARY: &str = ".tmp-";
@@ -49,6 +46,7 @@ impl NewFile {
     pub(super) fn create(path: &Path) -> Result<NewFile> {
         let changed = create_parents(path)?;
         let (temporary, file) = create_beside(path, "create", disk::create_new)?;
+        _ = disk::try_lock(&file, &temporary); // without locks, `clear` removes nothing
         let path = path.to_path_buf();
         Ok(NewFile { path, temporary, file: Some(file), buffer: Vec::new(), position: 0, changed })
     }
@@ -230,20 +228,14 @@ fn parent(path: &Path) -> &Path {
 /// Creates a temporary file or directory next to `path`, under a new name that no format uses.
 fn create_beside<T>(path: &Path, verb: &str, create: impl Fn(&Path) -> io::Result<T>) -> Result<(PathBuf, T)> {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
-    loop {
-        let number = NEXT.fetch_add(1, Ordering::Relaxed);
-        let temporary = path.with_file_name(format!(".{name}{TEMPORARY}{}-{number}", std::process::id()));
-        match create(&temporary) {
-            // left by a killed writer: process ids are reused
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
-            made => {
-                return made.map(|made| (temporary.clone(), made)).map_err(|error| Error::io(verb, &temporary, error));
-            }
-        }
+    let temporary = path.with_file_name(format!(".{name}{TEMPORARY}{}", random_name()));
+    match create(&temporary) {
+        Ok(made) => Ok((temporary, made)),
+        Err(error) => Err(Error::io(verb, &temporary, error)),
     }
 }
 
-/// Removes the temporary files that killed writers left in a directory. The caller must be its only writer.
+/// Removes the temporary files that killed writers left in a directory: those of an exact name that nobody has locked.
 #[cfg(feature = "bcolz")]
 pub(super) fn clear(directory: &Path) -> Result<()> {
     let fail = |error| Error::io("list the directory", directory, error);
@@ -253,13 +245,26 @@ pub(super) fn clear(directory: &Path) -> Result<()> {
     };
     for entry in entries {
         let entry = entry.map_err(fail)?;
-        let is_temporary = entry.file_name().to_str().is_some_and(|it| it.starts_with('.') && it.contains(TEMPORARY));
-        if is_temporary && entry.file_type().map_err(fail)?.is_file() {
-            let path = entry.path();
+        let path = entry.path();
+        if entry.file_name().to_str().is_some_and(is_temporary)
+            && entry.file_type().map_err(fail)?.is_file()
+            && let Ok(file) = File::open(&path)
+            && disk::try_lock(&file, &path).unwrap_or(false)
+        {
             disk::remove_file(&path).map_err(|error| Error::io("remove", &path, error))?;
         }
     }
     Ok(())
+}
+
+/// Returns whether a name is exactly one that [`create_beside`] makes.
+#[cfg(feature = "bcolz")]
+fn is_temporary(name: &str) -> bool {
+    let Some((file, random)) = name.strip_prefix('.').and_then(|name| name.rsplit_once(TEMPORARY)) else {
+        return false;
+    };
+    let is_digit = |byte: u8| matches!(byte, b'0'..=b'9' | b'a'..=b'f');
+    !file.is_empty() && random.len() == 32 && random.bytes().all(is_digit)
 }
 
 #[cfg(test)]
@@ -293,22 +298,31 @@ mod tests {
         fs::remove_dir_all(place).unwrap();
     }
 
-    /// In a Linux container, a process has the same id at every start.
+    /// Only what a killed writer left is removed: not the file of one that is at work, nor a file of the user.
+    #[cfg(feature = "bcolz")]
     #[test]
-    fn files_of_a_killed_writer_block_nobody() {
+    fn clears_what_killed_writers_left_and_nothing_else() {
         let place = place("left");
-        let next = NEXT.load(Ordering::Relaxed);
-        for number in next..next + 1000 {
-            fs::write(place.join(format!(".file{TEMPORARY}{}-{number}", std::process::id())), "left").unwrap();
-        }
-        let mut file = NewFile::create(&place.join("file")).unwrap();
-        file.write(b"whole").unwrap();
-        file.finish().unwrap();
-        #[cfg(feature = "bcolz")]
+        let random = "0123456789abcdef0123456789abcdef";
+        fs::write(place.join(format!(".file{TEMPORARY}{random}")), "left").unwrap();
+        let of_others = [
+            ".notes.tmp-2026",
+            ".todo.tmp-old",
+            ".file.tmp-12-0",
+            &format!(".{TEMPORARY}{random}"),
+            &format!("file{TEMPORARY}{random}"),
+            &format!(".file{TEMPORARY}{random}0"),
+            &format!(".file{TEMPORARY}{}", random.to_uppercase()),
+        ];
+        of_others.iter().for_each(|name| fs::write(place.join(name), "text").unwrap());
+        fs::create_dir(place.join(format!(".directory{TEMPORARY}{random}"))).unwrap();
+        let mut at_work = NewFile::create(&place.join("file")).unwrap();
         clear(&place).unwrap();
+        assert_eq!(fs::read_dir(&place).unwrap().count(), of_others.len() + 2);
+        assert!(of_others.iter().all(|name| fs::read(place.join(name)).unwrap() == b"text"));
+        at_work.write(b"whole").unwrap();
+        at_work.finish().unwrap();
         assert_eq!(fs::read(place.join("file")).unwrap(), b"whole");
-        #[cfg(feature = "bcolz")]
-        assert_eq!(fs::read_dir(&place).unwrap().count(), 1);
         fs::remove_dir_all(place).unwrap();
     }
 

@@ -2,8 +2,9 @@
 //!
 //! ```text
 //! directory/
+//!   CACHEDIR.TAG              the marker: a directory without it is changed only if it is empty
 //!   3f/3f5a0c9e81b2d467       a block; the name is half of the digest of its identity
-//!   tmp-4711-0                a block that is being written
+//!   tmp-6f0c93e2b1d84a57..    a block or the marker that is being written; 128 random bits, since containers share process ids
 //!
 //! block     integers are little endian
 //!   magic "shardblk" | identity length u64 | bytes length u64 | crc32 u32 of all other bytes of the file
@@ -12,17 +13,18 @@
 //! ```
 //!
 //! Any number of processes may use the directory at once: a block is written under a name of its own and renamed. A file
-//! that is not exactly the block that is looked for is a miss: damaged, of an unlucky digest, or of another program. Nothing
-//! is synced, since the checksum finds what a crash left behind.
+//! that is not exactly the block that is looked for is a miss: damaged, of an unlucky digest, or of another program. Only a
+//! file with an exact name and the magic is removed or replaced. Blocks are not synced, since the checksum finds what a
+//! crash left behind.
 
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
-use std::process;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime};
 
 use sharddb_format::digest::Digest;
+use sharddb_format::random::random_name;
 use sharddb_format::{Error, Result};
 
 use crate::block_store::{BlockId, BlockStore};
@@ -32,11 +34,15 @@ const MAGIC: [u8; 8] = *b"shardblk";
 /// The length of the header: magic, two lengths, checksum.
 const HEADER_LEN: usize = 28;
 
+/// The name of the marker, by which programs that make backups recognise a cache (<https://bford.info/cachedir/>).
+const MARKER: &str = "CACHEDIR.TAG";
+
+/// The content of the marker: the signature of that convention, and what makes the directory one of ours.
+const MARKER_TEXT: &str =
+    "Signature: 8a477f597d28d172789f06886806bc55\n# A cache of blocks of sharddb, which may be removed.\n";
+
 /// Start of the names of temporary files.
 const TEMPORARY: &str = "tmp-";
-
-/// Numbers the temporary files of this process.
-static TEMPORARY_FILES: AtomicU64 = AtomicU64::new(0);
 
 /// The parts of the capacity: the directory is measured again after one of them was written.
 const PARTS: u64 = 16;
@@ -70,6 +76,8 @@ pub struct DiskCache {
     directory: PathBuf,
     /// In bytes.
     capacity: u64,
+    /// Whether the directory has the marker. Without it, nothing is kept.
+    is_marked: bool,
     /// The bytes that this process wrote since it measured the directory.
     written: AtomicU64,
 }
@@ -77,20 +85,26 @@ pub struct DiskCache {
 impl DiskCache {
     /// Opens a cache of `capacity` bytes in a directory of its own, which is created if it does not exist.
     ///
+    /// An empty directory becomes a cache by a marker, the file `CACHEDIR.TAG`; if that cannot be written, nothing is kept.
+    /// `lost+found` and names that begin with a dot are ignored.
+    ///
     /// Cost: lists the directory.
     ///
     /// # Errors
     ///
-    /// `InvalidInput` if the directory has other files than those of a cache; `Io`.
+    /// `InvalidInput` if the directory has other entries than those of a cache, or entries and no marker; `Io`.
     pub fn open(directory: impl AsRef<Path>, capacity: u64) -> Result<DiskCache> {
         let directory = directory.as_ref();
         let failed = |error| Error::io("open the cache", directory, error);
         match fs::create_dir(directory) {
             Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(failed(error)),
-            _ => check_is_cache(directory)?,
+            _ => {}
         }
-        let cache = DiskCache { directory: directory.to_path_buf(), capacity, written: AtomicU64::new(0) };
-        cache.shrink().map_err(failed)?;
+        let is_marked = check_entries(directory)? || mark(directory).is_ok();
+        let cache = DiskCache { directory: directory.to_path_buf(), capacity, is_marked, written: AtomicU64::new(0) };
+        if is_marked {
+            cache.shrink().map_err(failed)?;
+        }
         Ok(cache)
     }
 
@@ -121,19 +135,16 @@ impl DiskCache {
     fn try_put(&self, block: &BlockId, bytes: &[u8]) -> io::Result<()> {
         let identity = identity_of(block);
         let path = self.path_of(&identity);
+        if !self.is_marked || fs::symlink_metadata(&path).is_ok() && !is_own(&path, &MAGIC) {
+            return Ok(());
+        }
         if let Some(parent) = path.parent() {
             match fs::create_dir(parent) {
                 Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
                 _ => {}
             }
         }
-        let number = TEMPORARY_FILES.fetch_add(1, Ordering::Relaxed);
-        let temporary = self.directory.join(format!("{TEMPORARY}{}-{number}", process::id()));
-        let written = write_block(&temporary, &identity, bytes).and_then(|()| fs::rename(&temporary, &path));
-        if let Err(error) = written {
-            let _ = fs::remove_file(&temporary); // the first error is returned
-            return Err(error);
-        }
+        write_and_rename(&self.directory, &content_of(&identity, bytes), &path, |_| Ok(()))?;
         let len = (HEADER_LEN + identity.len() + bytes.len()) as u64;
         if self.written.fetch_add(len, Ordering::Relaxed) + len > self.capacity / PARTS {
             self.shrink()?;
@@ -152,6 +163,10 @@ impl DiskCache {
             if bytes <= self.capacity {
                 break;
             }
+            if !is_own(&block.path, &MAGIC) && fs::symlink_metadata(&block.path).is_ok() {
+                bytes -= block.len; // of another program
+                continue;
+            }
             match fs::remove_file(&block.path) {
                 Err(error) if error.kind() != io::ErrorKind::NotFound => {} // that of another user
                 _ => bytes -= block.len,                                    // by this process or another one
@@ -167,7 +182,7 @@ impl DiskCache {
             let entry = entry?;
             if is_temporary(&entry.file_name()) {
                 remove_if_abandoned(&entry);
-            } else if is_hex(&entry.file_name(), 2) {
+            } else if is_hex(&entry.file_name(), 2) && entry.file_type()?.is_dir() {
                 let Ok(inside) = fs::read_dir(entry.path()) else { continue };
                 let inside = inside.flatten().filter(|entry| is_hex(&entry.file_name(), 16));
                 blocks.extend(inside.filter_map(|entry| StoredBlock::of(&entry)));
@@ -220,7 +235,8 @@ fn read_block(file: &mut File, identity: &str, most: u64) -> io::Result<Option<V
     Ok(is_block.then_some(bytes))
 }
 
-fn write_block(path: &Path, identity: &str, bytes: &[u8]) -> io::Result<()> {
+/// Returns the content of the file of a block.
+fn content_of(identity: &str, bytes: &[u8]) -> Vec<u8> {
     let mut content = header(identity, bytes.len() as u64, 0);
     content.extend(identity.as_bytes());
     content.extend(bytes);
@@ -228,7 +244,39 @@ fn write_block(path: &Path, identity: &str, bytes: &[u8]) -> io::Result<()> {
     if let Some(place) = content.get_mut(HEADER_LEN - crc32.len()..HEADER_LEN) {
         place.copy_from_slice(&crc32);
     }
-    File::options().write(true).create_new(true).open(path)?.write_all(&content)
+    content
+}
+
+/// Writes a temporary file of a cache, and renames it. `finish` is called with the complete file.
+fn write_and_rename(
+    directory: &Path,
+    content: &[u8],
+    path: &Path,
+    finish: impl FnOnce(&File) -> io::Result<()>,
+) -> io::Result<()> {
+    let temporary = directory.join(format!("{TEMPORARY}{}", random_name()));
+    let mut file = File::options().write(true).create_new(true).open(&temporary)?;
+    let written = file.write_all(content).and_then(|()| finish(&file)).and_then(|()| fs::rename(&temporary, path));
+    written.inspect_err(|_| _ = fs::remove_file(&temporary)) // it was created here; the first error is returned
+}
+
+/// Makes an empty directory a cache.
+fn mark(directory: &Path) -> io::Result<()> {
+    write_and_rename(directory, MARKER_TEXT.as_bytes(), &directory.join(MARKER), File::sync_all)
+}
+
+/// Returns whether a path is a file, and not a link to one, that begins with this text, or was cut by a crash: empty, or
+/// zeros in place of the text.
+fn is_own(path: &Path, text: &[u8]) -> bool {
+    let read = || -> io::Result<Vec<u8>> {
+        let mut head = Vec::new();
+        if fs::symlink_metadata(path)?.is_file() {
+            File::open(path)?.take(text.len() as u64).read_to_end(&mut head)?;
+            return Ok(head);
+        }
+        Err(io::ErrorKind::Unsupported.into())
+    };
+    read().is_ok_and(|head| text.starts_with(&head) || head.iter().all(|byte| *byte == 0))
 }
 
 fn header(identity: &str, bytes_len: u64, crc32: u32) -> Vec<u8> {
@@ -247,24 +295,41 @@ fn crc32_of(content: &[u8]) -> u32 {
     hasher.finalize()
 }
 
-/// Errors: `InvalidInput` if the directory has a file that is not of a cache.
-fn check_is_cache(directory: &Path) -> Result<()> {
-    let entries = fs::read_dir(directory).map_err(|error| Error::io("list", directory, error))?;
-    for entry in entries {
-        let name = entry.map_err(|error| Error::io("list", directory, error))?.file_name();
-        if !is_temporary(&name) && !is_hex(&name, 2) {
-            let message = format!(
-                "expected an empty directory or a cache of blocks, found a directory with {}: choose a directory of its own",
-                name.display()
-            );
-            return Err(Error::invalid_input(message).at_path(directory));
+/// Checks that a directory has only the entries of a cache. Returns whether it has the marker, which it needs for others than
+/// temporary files.
+///
+/// Errors: `InvalidInput`; `Io`.
+fn check_entries(directory: &Path) -> Result<bool> {
+    let failed = |error| Error::io("list", directory, error);
+    let mut of_marked = None;
+    for entry in fs::read_dir(directory).map_err(failed)? {
+        let name = entry.map_err(failed)?.file_name();
+        if name == MARKER || is_hex(&name, 2) {
+            of_marked = Some(name);
+        } else if !is_temporary(&name) && name != "lost+found" && !name.as_encoded_bytes().starts_with(b".") {
+            return Err(no_cache(directory, &name));
         }
     }
-    Ok(())
+    // after the list: another process may have made it a cache meanwhile
+    let is_marked = fs::read(directory.join(MARKER)).is_ok_and(|text| text == MARKER_TEXT.as_bytes());
+    match of_marked.filter(|_| !is_marked) {
+        Some(name) => Err(no_cache(directory, &name)),
+        None => Ok(is_marked),
+    }
 }
 
+fn no_cache(directory: &Path, found: &std::ffi::OsStr) -> Error {
+    let message = format!(
+        "expected an empty directory or a cache of blocks, found a directory with {}: choose a directory of its own",
+        found.display()
+    );
+    Error::invalid_input(message).at_path(directory)
+}
+
+/// Whether a name is exactly one that a cache gives a temporary file.
 fn is_temporary(name: &std::ffi::OsStr) -> bool {
-    name.to_str().is_some_and(|name| name.starts_with(TEMPORARY))
+    let random = name.to_str().and_then(|name| name.strip_prefix(TEMPORARY));
+    random.is_some_and(|random| is_hex(random.as_ref(), 32))
 }
 
 /// Whether a name has this number of hexadecimal digits.
@@ -275,7 +340,8 @@ fn is_hex(name: &std::ffi::OsStr, digits: usize) -> bool {
 
 fn remove_if_abandoned(entry: &fs::DirEntry) {
     let modified = entry.metadata().and_then(|metadata| metadata.modified());
-    if modified.is_ok_and(|modified| modified.elapsed().is_ok_and(|age| age > ABANDONED)) {
+    let is_own = is_own(&entry.path(), &MAGIC) || is_own(&entry.path(), MARKER_TEXT.as_bytes());
+    if is_own && modified.is_ok_and(|modified| modified.elapsed().is_ok_and(|age| age > ABANDONED)) {
         let _ = fs::remove_file(entry.path()); // the next process tries again
     }
 }
@@ -294,7 +360,8 @@ mod tests {
 
     fn files(directory: &Path) -> Vec<PathBuf> {
         let of = |path: &Path| fs::read_dir(path).unwrap().map(|entry| entry.unwrap().path()).collect::<Vec<_>>();
-        of(directory).into_iter().flat_map(|path| if path.is_dir() { of(&path) } else { vec![path] }).collect()
+        let paths = of(directory).into_iter().filter(|path| path.file_name() != Some(MARKER.as_ref()));
+        paths.flat_map(|path| if path.is_dir() { of(&path) } else { vec![path] }).collect()
     }
 
     #[test]
@@ -368,6 +435,7 @@ mod tests {
     #[test]
     fn what_cannot_be_removed_or_listed_does_not_stop_the_others() {
         let directory = TempDir::new();
+        DiskCache::open(directory.path(), 0).unwrap();
         fs::write(directory.path().join("0f"), "not a directory").unwrap();
         fs::create_dir_all(directory.path().join("00/0000000000000000")).unwrap();
         let stuck = File::open(directory.path().join("00/0000000000000000")).unwrap();
@@ -392,6 +460,63 @@ mod tests {
         assert_eq!(error.kind(), sharddb_format::ErrorKind::InvalidInput);
         assert!(error.to_string().contains("thesis.txt"), "{error}");
         assert!(directory.path().join("thesis.txt").exists());
+    }
+
+    /// Names that are nearly those of a cache, or are, with other content: before and after the directory became a cache.
+    #[test]
+    fn files_of_others_stay() {
+        let long_ago = SystemTime::now() - 3 * ABANDONED;
+        let put = |directory: &Path, name: &str, content: &str| {
+            fs::create_dir_all(directory.join(name).parent().unwrap()).unwrap();
+            fs::write(directory.join(name), content).unwrap();
+            File::options().append(true).open(directory.join(name)).unwrap().set_modified(long_ago).unwrap();
+        };
+        let random = "tmp-0123456789abcdef0123456789abcdef";
+        let near_misses = ["tmp-thesis.txt", "tmp-1-0", "tmp-", &format!("{random}0"), "CACHEDIR.TAG", "cachedir.tag"];
+        let blocks = ["ab/0123456789abcdef", "ab/ab23456789abcdef", "ab/notes", "ab"];
+        for name in near_misses.into_iter().chain(blocks) {
+            let directory = TempDir::new();
+            put(directory.path(), name, "text");
+            let error = DiskCache::open(directory.path(), 0).unwrap_err();
+            assert_eq!(error.kind(), sharddb_format::ErrorKind::InvalidInput, "{name}");
+            assert_eq!(fs::read(directory.path().join(name)).unwrap(), b"text");
+        }
+
+        let directory = TempDir::new();
+        let cache = DiskCache::open(directory.path(), 2000).unwrap();
+        let id = block("0.shard", 0..1000);
+        let place = cache.path_of(&identity_of(&id)).strip_prefix(directory.path()).unwrap().display().to_string();
+        let of_others = [random, "ab/0123456789abcdef", "ab/ab23456789abcdef", "cd/notes", "tmp-thesis.txt", &place];
+        of_others.iter().for_each(|name| put(directory.path(), name, "text"));
+        (0..100).for_each(|number| cache.put(&block(&format!("{number:x}.shard"), 0..1000), &[7; 1000]));
+        cache.put(&id, &[7; 1000]);
+        assert_eq!(cache.get(&id), None, "not replaced");
+        for name in of_others {
+            assert_eq!(fs::read(directory.path().join(name)).unwrap(), b"text", "{name}");
+        }
+    }
+
+    /// What processes that ended left is removed: a temporary file, an empty block, one that a crash left as zeros.
+    #[test]
+    fn what_a_crash_left_is_removed() {
+        let directory = TempDir::new();
+        let cache = DiskCache::open(directory.path(), 2000).unwrap();
+        fs::create_dir(directory.path().join("ab")).unwrap();
+        let left = [
+            ("tmp-0123456789abcdef0123456789abcdef", &MAGIC[..]),
+            ("tmp-ffffffffffffffffffffffffffffffff", b""),
+            ("ab/ab23456789abcdef", b""),
+            ("ab/abffffffffffffff", &[0; 3000]),
+        ];
+        for (name, content) in left {
+            fs::write(directory.path().join(name), content).unwrap();
+            let file = File::options().append(true).open(directory.path().join(name)).unwrap();
+            file.set_modified(SystemTime::now() - 2 * ABANDONED).unwrap();
+        }
+        (0..100).for_each(|number| cache.put(&block(&format!("{number:x}.shard"), 0..1000), &[7; 1000]));
+        for (name, _) in left {
+            assert!(!directory.path().join(name).exists(), "{name}");
+        }
     }
 
     #[test]

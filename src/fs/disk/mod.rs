@@ -130,13 +130,14 @@ pub fn write_all_at(file: &File, path: &Path, offset: u64, bytes: &[u8]) -> io::
     perform(Operation::Write { path, offset, bytes }, || write_all_at_position(file, offset, bytes))
 }
 
-/// Removes the write permissions: 0644 becomes 0444.
+/// Removes the write permissions: 0644 becomes 0444. Does nothing if there are none, since the file may be another user's.
 pub(crate) fn set_read_only(path: &Path) -> io::Result<()> {
-    perform(Operation::SetMode(path), || {
-        let mut permissions = path.metadata()?.permissions();
-        permissions.set_readonly(true);
-        fs::set_permissions(path, permissions)
-    })
+    let mut permissions = inspect(path, || path.metadata())?.permissions();
+    if permissions.readonly() {
+        return Ok(());
+    }
+    permissions.set_readonly(true);
+    perform(Operation::SetMode(path), || fs::set_permissions(path, permissions))
 }
 
 /// Copies the permissions of an open file to another.

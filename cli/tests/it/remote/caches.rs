@@ -104,8 +104,9 @@ fn a_special_file_in_the_cache_is_a_miss() {
     let url = server.url(&format!("store/{generation}"));
     let cache = ["--cache-dir", &place.text("cache")];
     let expected = get(&server, &url, &cache);
-    for directory in fs::read_dir(place.path("cache")).unwrap() {
-        for block in fs::read_dir(directory.unwrap().path()).unwrap() {
+    let directories = fs::read_dir(place.path("cache")).unwrap().map(|entry| entry.unwrap().path());
+    for directory in directories.filter(|path| path.is_dir()) {
+        for block in fs::read_dir(directory).unwrap() {
             let block = block.unwrap().path();
             fs::remove_file(&block).unwrap();
             tool("mkfifo", [block]);
