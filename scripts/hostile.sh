@@ -14,6 +14,7 @@
 #   failing_writes    a loop device that cannot be written back, and an error injected into every n-th system call
 #   foreign_content   directories with a user's files under every name that the program uses
 #   odd_files         each file of a store as a link, FIFO, directory, hard link or without permission
+#   two_users         two users in one group, each of whom changes what the other wrote
 #   fork              the tests of forked children
 #
 # Disk errors are made by loop devices and `strace --inject`. Both work in a virtual machine of Linux 6.18 with root, as

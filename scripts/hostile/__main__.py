@@ -21,6 +21,7 @@ ENVIRONMENTS = [
     "failing_writes",
     "foreign_content",
     "odd_files",
+    "two_users",
     "fork",
 ]
 

@@ -92,6 +92,16 @@ BESIDE = {
     "spill directory": folder("spill"),
     "spill link": link("spill", "../outside"),
     "history": text("history"),
+    "moved-notes": text("moved-notes"),
+    "moved-gen-1": text("moved-gen-1"),
+    "the records of moves, of our form, not our content": all_of(
+        *(text(f"moved-gen-{number:010}") for number in range(1, 5))
+    ),
+    "moved-gen- directory": folder("moved-gen-0000000003"),
+    "moved-gen- link": link("moved-gen-0000000003", "../outside/victim"),
+    "current.1 file": text("current.1"),
+    "current.1 directory": folder("current.1"),
+    "current.old": folder("current.old"),
     "parts-notes": folder("parts-notes"),
     "zarr.json": text("zarr.json", b'{"zarr_format": 3, "node_type": "array"}'),
     "bcolz meta": folder("meta", "storage"),

@@ -43,9 +43,9 @@ class Outcome:
         return f": {text[-800:] if self.hung else text[:400]}" if text else ", without a word"
 
 
-def run(argv, *, user=None, env=None, cwd=None, stdin=subprocess.DEVNULL, name=None):
+def run(argv, *, user=None, group=None, umask=-1, env=None, cwd=None, stdin=subprocess.DEVNULL, name=None):
     """Runs a command to its end. The watchdog kills it with all its children."""
-    as_user = {"user": user, "group": user, "extra_groups": []} if user is not None else {}
+    as_user = {"user": user, "group": group or user, "extra_groups": []} if user is not None else {}
     process = subprocess.Popen(
         [str(arg) for arg in argv],
         stdin=stdin,
@@ -54,6 +54,7 @@ def run(argv, *, user=None, env=None, cwd=None, stdin=subprocess.DEVNULL, name=N
         start_new_session=True,
         env=dict(os.environ if env is None else env, RUST_BACKTRACE="0"),
         cwd=cwd,
+        umask=umask,
         **as_user,
     )
     outputs = [bytearray(), bytearray()]

@@ -2,6 +2,7 @@
 //! directory itself.
 
 use std::collections::BTreeSet;
+use std::io;
 use std::path::{Path, PathBuf};
 
 use crate::bytes::read_whole;
@@ -15,6 +16,8 @@ use crate::fs;
 use crate::store::contents;
 use crate::store::generation_id::GenerationId;
 use crate::store::intact;
+use crate::store::lock::Lock;
+use crate::store::moved::{self, MovedIn};
 use crate::store::names::{CURRENT, LEASE, LOCK};
 use crate::store::publish::{self, CompleteGeneration, PendingGeneration, SharedLock};
 use crate::threads::progress::{Phase, Progress};
@@ -77,9 +80,52 @@ impl Foreign {
     }
 
     /// Publishes the directory itself by one rename, so that a crash leaves it complete at its old path or at the new
-    /// one. Across file systems, publishes a copy and leaves the directory in place.
+    /// one, which a record states then. Where it cannot be moved or made read-only, publishes a copy and leaves the
+    /// directory in place.
     pub(super) fn publish_moved(&self, store: &Path, lock: &SharedLock) -> Result<GenerationId> {
         self.check_no_store()?;
+        moved::check(store, publish::next_id(store, &*lock.begin_operation()?)?)?; // before the directory is changed
+        match self.prepare_move(store, lock) {
+            Err(error) if error.io_kind() == Some(io::ErrorKind::PermissionDenied) => {
+                return self.copy(store, lock)?.publish(); // files of another user
+            }
+            prepared => prepared?,
+        }
+        let moved = self.install_recorded(store, &mut *lock.begin_operation()?);
+        match moved {
+            Err(error) if fs::crosses_devices(&error) => self.copy(store, lock)?.publish(),
+            moved => moved,
+        }
+    }
+
+    /// Installs the directory, with a record of it for as long as it is not current.
+    fn install_recorded(&self, store: &Path, lock: &mut Lock) -> Result<GenerationId> {
+        let id = publish::next_id(store, lock)?;
+        moved::record(store, id, &self.directory)?;
+        publish::install(store, lock, &self.directory).inspect(|_| moved::forget(store, id)).map_err(|error| {
+            match moved::read_all(store) {
+                Ok(all) if !all.iter().any(|record| record.id == id) => {
+                    moved::forget(store, id);
+                    error
+                }
+                _ => error.and(&MovedIn { id, from: self.directory.clone() }.to_string()),
+            }
+        })
+    }
+
+    /// Publishes a staging directory like [`publish_moved`](Self::publish_moved), without a record: it can be made again.
+    pub(super) fn publish_staged(&self, store: &Path, lock: &SharedLock) -> Result<GenerationId> {
+        self.prepare_move(store, lock)?;
+        // a statement of its own, so that the operation ends before `copy` begins another
+        let published = publish::install(store, &mut *lock.begin_operation()?, &self.directory);
+        match published {
+            Err(error) if fs::crosses_devices(&error) => self.copy(store, lock)?.publish(),
+            published => published,
+        }
+    }
+
+    /// Verifies all files, and makes the directory a complete, synced generation.
+    fn prepare_move(&self, store: &Path, lock: &SharedLock) -> Result<()> {
         self.check_own_files()?;
         publish::check_publishable(store, lock)?;
         self.begin();
@@ -90,13 +136,7 @@ impl Foreign {
         for file in &self.manifest.auxiliary {
             self.check(&self.directory.join(&file.name), file.checksum)?;
         }
-        self.complete()?;
-        // a statement of its own, so that the operation ends before `copy` begins another
-        let published = publish::install(store, &mut *lock.begin_operation()?, &self.directory);
-        match published {
-            Err(error) if fs::crosses_devices(&error) => self.copy(store, lock)?.publish(),
-            published => published,
-        }
+        self.complete()
     }
 
     /// Begins to read all shards and auxiliary files.

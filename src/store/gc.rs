@@ -9,7 +9,7 @@ use crate::fs;
 use crate::store::generation_id::GenerationId;
 use crate::store::lease::Claim;
 use crate::store::names::CURRENT;
-use crate::store::{current, generations, history, intact, is_complete, scratch};
+use crate::store::{current, generations, history, intact, is_complete, moved, scratch};
 use crate::threads::progress::{Phase, Progress};
 
 /// The result of [`StoreWriter::gc`](crate::StoreWriter::gc).
@@ -133,6 +133,8 @@ fn choose(store: &Path, keep: usize) -> Result<Choice> {
         }
     }
     kept.insert(current);
+    let moved = moved::read_all(store)?;
+    ids.retain(|id| !moved.iter().any(|moved| moved.id == *id)); // the user's only copies
     // an incomplete generation newer than the current one is kept: another program may still be copying it into the
     // store
     ids.retain(|id| !kept.contains(id) && (complete.contains(id) || *id < current));

@@ -59,12 +59,17 @@ impl Scene {
         assert_eq!(version_of(&path_of(&store, next)), 20);
         assert_eq!(store.current().unwrap(), Some(id(next)));
         drop(leased);
+        let held: Vec<u64> = store.moved_in().unwrap().iter().map(|moved| moved.id.get()).collect();
         writer.gc(1).unwrap();
-        assert_eq!(numbers(&store), [next]);
-        if to_move.exists() {
-            writer.adopt_by_moving(to_move).unwrap();
-            assert_eq!(version_of(&store.path().join("current")), 12);
+        assert_eq!(numbers(&store), [&held[..], &[next]].concat());
+        match held[..] {
+            [] if !to_move.exists() => return,
+            [] => _ = writer.adopt_by_moving(to_move).unwrap(),
+            [held, ..] => _ = writer.rollback(Some(id(held))).unwrap(),
         }
+        assert_eq!(version_of(&store.path().join("current")), 12);
+        assert_eq!(store.moved_in().unwrap(), []);
+        assert!(!names(store.path()).iter().any(|name| name.starts_with("moved-")));
     }
 }
 

@@ -7,6 +7,7 @@
 //!   lock                          locked by the one writer
 //!   gen-0000000003/               immutable: info, manifest.json, lease, shard files, minishards
 //!   parts-*/                      a partitioned build; writers do not change it
+//!   moved-gen-0000000004          says that a user's directory was moved in, and has not become current
 //!   tmp-*                         temporary files of a writer; the next writer removes them if that writer died
 //! ```
 //!
@@ -33,6 +34,7 @@ pub(crate) mod link;
 mod local_generation;
 mod lock;
 mod lock_file;
+mod moved;
 pub(crate) mod names;
 pub(crate) mod parts_entry;
 mod path_class;
@@ -58,6 +60,7 @@ pub use self::generation_id::GenerationId;
 pub(crate) use self::lease::{Lease, LeasedGeneration, generation_gone};
 pub(crate) use self::link::Shared;
 pub use self::local_generation::LocalGeneration;
+pub use self::moved::MovedIn;
 pub(crate) use self::names::LEASE;
 pub(crate) use self::publish::{CompleteGeneration, PendingGeneration};
 pub use self::staging::{StagedFile, Staging};
@@ -277,6 +280,18 @@ impl Store {
         Ok(GenerationTotals { keys: manifest.keys, value_bytes: manifest.value_bytes, shards })
     }
 
+    /// Returns the directories that [`adopt_by_moving`](StoreWriter::adopt_by_moving) has moved into the store and that have
+    /// not become current, because the disk failed or the process was killed. They are not collected or discarded.
+    ///
+    /// Cost: lists the directory.
+    ///
+    /// # Errors
+    ///
+    /// `Corrupt` if `history` or `current` is damaged; `Io`.
+    pub fn moved_in(&self) -> Result<Vec<MovedIn>> {
+        moved::read_all(&self.path)
+    }
+
     /// Returns the generations that [`gc`](StoreWriter::gc) would remove if no reader has them open, ascending.
     ///
     /// # Errors
@@ -302,6 +317,7 @@ impl Store {
         scratch::clear(&self.path)?;
         // a writer that was killed after its last rename may have left the names unsynced
         fs::fsync_dir(&self.path)?;
+        moved::clear(&self.path)?;
         Ok(StoreWriter {
             path: self.path.clone(),
             lock: SharedLock::new(&self.path, lock),
@@ -385,7 +401,10 @@ impl StoreWriter {
     /// Publishes a generation that was built elsewhere by moving its directory into the store.
     ///
     /// The files become read-only, which hard links to them share; `lease` becomes a new file. A directory on another
-    /// file system is copied as by [`adopt`](Self::adopt) and stays in place.
+    /// file system, or with files of another user, is copied as by [`adopt`](Self::adopt) and stays in place.
+    ///
+    /// If the disk fails, or the process is killed, between the move and the change of `current`, the directory is a
+    /// generation that has not become current: [`moved_in`](Store::moved_in) returns it, and it is not removed.
     ///
     /// Cost: reads the generation once; across file systems also what [`adopt`](Self::adopt) costs.
     ///
@@ -395,6 +414,11 @@ impl StoreWriter {
     /// symbolic link or a foreign file; the directory is unchanged then.
     pub fn adopt_by_moving(&self, directory: impl AsRef<Path>) -> Result<GenerationId> {
         Foreign::open(directory.as_ref(), self.progress.clone())?.publish_moved(&self.path, &self.lock)
+    }
+
+    /// Publishes a staging directory by moving it into the store.
+    fn adopt_staged(&self, directory: &Path) -> Result<GenerationId> {
+        Foreign::open(directory, self.progress.clone())?.publish_staged(&self.path, &self.lock)
     }
 
     /// Makes another generation current: `to`, or the previous one of the history. Returns its number.
@@ -426,6 +450,7 @@ impl StoreWriter {
             None => history::end_with(&self.path, id)?,
         }
         current_copy::swap(&self.path, id, &found)?;
+        moved::forget(&self.path, id);
         Ok(id)
     }
 
@@ -471,7 +496,8 @@ impl StoreWriter {
     ///
     /// # Errors
     ///
-    /// `NotFound` if it does not exist; `InvalidInput` if it is the current one or has a foreign file; `Locked` if a reader holds its
+    /// `NotFound` if it does not exist; `InvalidInput` if it is the current one, has a foreign file, or is
+    /// [`moved_in`](Store::moved_in); `Locked` if a reader holds its
     /// lease, or in a forked child; `Corrupt` if `current` is damaged; `Io`.
     pub fn discard(&self, id: GenerationId) -> Result<()> {
         let _operation = self.lock.begin_operation()?;
@@ -484,6 +510,9 @@ impl StoreWriter {
         if !fs::exists(&path)? {
             let message = format!("expected generation {id}, found none: `sharddb generations` lists them");
             return Err(Error::new(ErrorKind::NotFound, message).at_path(&path));
+        }
+        if let Some(moved) = moved::read_all(&self.path)?.iter().find(|moved| moved.id == id) {
+            return Err(Error::invalid_input(moved.to_string()).at_path(&path));
         }
         match gc::remove(&self.path, id)? {
             true => Ok(()),
@@ -498,7 +527,8 @@ impl StoreWriter {
     /// [`history`](Store::history).
     ///
     /// The current generation is the newest of the history, and is kept even if `keep` is 0. Generations that were
-    /// rolled back, or never became current, are not in the history and are removed. Incomplete generations do not
+    /// rolled back, or never became current, are not in the history and are removed, except those that were
+    /// [`moved_in`](Store::moved_in). Incomplete generations do not
     /// count towards `keep`; they are removed if they are older than the current one.
     ///
     /// A generation whose lease a reader holds is skipped and reported in [`GcReport::in_use`]. One that cannot be

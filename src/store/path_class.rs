@@ -13,7 +13,7 @@ use crate::fs;
 use crate::store::generation_id::GenerationId;
 use crate::store::names::{CURRENT, HISTORY, LOCK};
 use crate::store::parts_entry::is_parts_dir;
-use crate::store::{current, current_copy, lock_file, scratch};
+use crate::store::{current, current_copy, lock_file, moved, scratch};
 
 /// Files that mark a directory as a Zarr or bcolz array, or a group or table of arrays.
 const ARRAY_FILES: [&str; 7] =
@@ -173,6 +173,7 @@ fn is_store_name(name: &str) -> bool {
         || GenerationId::from_name(name).is_some()
         || scratch::is_temporary_name(name)
         || current_copy::is_aside_name(name)
+        || moved::is_record_name(name)
 }
 
 fn is_ignored(name: &OsStr) -> bool {
@@ -195,7 +196,15 @@ mod tests {
             &["lock="],
             &["lock=gen-0000000001\n", "gen-0000000001/"],
             &["lock=\0\0", ".DS_Store=", "lost+found/"],
-            &["lock=", "tmp-gen-12-ab/", "tmp-current=gen-00", "history/", "parts-3/", "current.1/"],
+            &[
+                "lock=",
+                "tmp-gen-12-ab/",
+                "tmp-current=gen-00",
+                "history/",
+                "parts-3/",
+                "current.1/",
+                "moved-gen-0000000002=",
+            ],
             &["current/", "gen-0000000001/", "lock=gen-0000000001\n"],
             &["current/", "gen-0000000001/"],
             &["current=gen-1", "gen-0000000001/"],
@@ -209,8 +218,9 @@ mod tests {
             &["parts-3/"],
             &["parts-3/", "parts-3/task-1-0123456789abcdef0123456789abcdef=", "parts-3/receipts="],
         ];
-        let foreign: [(&[&str], &str); 18] = [
+        let foreign: [(&[&str], &str); 19] = [
             (&["lock=", "current.01/"], "current.01"),
+            (&["lock=", "moved-gen-2="], "moved-gen-2"),
             (&["lock=", "current.old/"], "current.old"),
             (&["notes.txt="], "notes.txt"),
             (&["lock=", "notes.txt="], "notes.txt"),

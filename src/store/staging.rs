@@ -111,7 +111,7 @@ impl Staging {
             fs::remove(&path)?; // of a copy that was killed before the move
             fs::write_new(&path, bytes)?;
         }
-        let id = writer.adopt_by_moving(&self.path)?;
+        let id = writer.adopt_staged(&self.path)?;
         _ = fs::remove(&self.path); // only where the store is on another file system, and has a copy now
         Ok(id)
     }
@@ -210,5 +210,28 @@ fn manifest_text(generation: &Path) -> Result<Option<Vec<u8>>> {
         Ok(text) => Ok(Some(text)),
         Err(error) if intact::is_damage(&error) || error.raw_os_error().is_none() => Ok(None),
         Err(error) => Err(error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::{create_dir_all, write};
+
+    use super::*;
+    use crate::common::TempDir;
+
+    #[test]
+    fn removes_its_own_temporary_files_and_no_others() {
+        let directory = TempDir::new();
+        let path = directory.path().join("store.pull-gen-1");
+        create_dir_all(path.join("tmp-7")).unwrap();
+        let of_others = ["tmp-notes", "tmp-", "tmp-01", "tmp-1-0", "tmp--1", "0.shard"];
+        of_others
+            .iter()
+            .chain(&["tmp-0", "tmp-18446744073709551615"])
+            .for_each(|name| write(path.join(name), "x").unwrap());
+        Staging::open(&directory.path().join("store"), "gen-1", None).unwrap();
+        assert_eq!(fs::names(&path).unwrap().len(), of_others.len() + 1);
+        assert!(of_others.iter().all(|name| path.join(name).exists()));
     }
 }

@@ -393,6 +393,7 @@ impl Crashes {
                 let found = Scene::empty();
                 tree.write_to(found.0.path());
                 check_current(&found, before, after);
+                check_collections(&found);
                 check_next_writer(&found, self.last);
             }
         }
@@ -411,6 +412,44 @@ fn check_current(found: &Scene, before: Option<u64>, after: u64) {
         assert!(generation.is_complete, "{}", generation.id);
         label_of(&store.join(generation.id.to_string()));
     }
+}
+
+/// The directories that a user moves into the store, with their labels.
+const TO_MOVE: [(&str, u64); 2] = [("to move", 12), ("volume to move", 14)];
+
+/// Returns the labels of the directories of [`TO_MOVE`] that are in their old place, current, or held by the store.
+fn directories_to_move(scene: &Scene) -> Vec<u64> {
+    let held = scene.store().moved_in().unwrap();
+    let mut in_store: Vec<u64> = held.iter().map(|moved| label_of(&scene.store().generation_path(moved.id))).collect();
+    in_store.push(label_of(&scene.path("store")));
+    let is_there =
+        |(name, label): &(&str, u64)| scene.path(name).join("manifest.json").exists() || in_store.contains(label);
+    TO_MOVE.into_iter().filter(is_there).map(|(_, label)| label).collect()
+}
+
+/// Checks that a collection, a rollback and another collection leave the current generation, and each directory that a user
+/// began to move and that has not become current.
+fn check_collections(scene: &Scene) {
+    let Ok(store) = Store::open(scene.path("store")) else { return };
+    let Some(current) = store.current().unwrap() else { return };
+    let (label, held) = (label_of(&scene.path("store")), store.moved_in().unwrap());
+    let not_published = || {
+        let mut labels = directories_to_move(scene);
+        labels.retain(|moved| *moved != label);
+        labels
+    };
+    let expected = not_published();
+    for moved in &held {
+        assert!(TO_MOVE.iter().any(|(name, _)| moved.from.ends_with(name)), "{moved}");
+        assert_eq!(store.writer().unwrap().discard(moved.id).unwrap_err().kind(), ErrorKind::InvalidInput, "{moved}");
+    }
+    store.writer().unwrap().gc(5).unwrap();
+    assert_eq!((store.current().unwrap(), label_of(&scene.path("store"))), (Some(current), label));
+    _ = store.writer().unwrap().rollback(None);
+    store.writer().unwrap().gc(0).unwrap();
+    assert_eq!(not_published(), expected);
+    let left = fs::read_dir(store.path()).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    assert_eq!(left.filter(|name| name.starts_with("moved-")).count(), held.len());
 }
 
 /// Checks that the next build works, and that no temporary files remain after it.
@@ -496,6 +535,8 @@ fn fail_everywhere(fault: Fault, holds: impl Fn(&Scene, Option<&Error>, u64)) {
             check_error(&scene, &result, after, faults);
             holds(&scene, result.as_ref().err(), after);
             check_all_complete(&scene);
+            assert_eq!(directories_to_move(&scene), TO_MOVE.map(|(_, label)| label));
+            check_collections(&scene);
             check_next_writer(&scene, 2);
             faults > 0
         });

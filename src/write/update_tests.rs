@@ -250,6 +250,42 @@ fn shards_without_a_change_keep_their_file() {
     check_pairs(&store, &pairs);
 }
 
+/// The shards of a base outside of the store are an input: those that can be written to are copied, and stay as they are. In
+/// the store they are linked, and made read-only.
+#[test]
+#[cfg(unix)]
+fn a_base_keeps_its_modes() {
+    use std::os::unix::fs::PermissionsExt;
+    let directory = TempDir::new();
+    let (store, mut pairs) = store_of_64_shards(directory.path());
+    let given = directory.path().join("given");
+    fs::create_dir(&given).unwrap();
+    for entry in fs::read_dir(store.join("current")).unwrap().map(|entry| entry.unwrap().path()) {
+        let copy = given.join(entry.file_name().unwrap());
+        fs::copy(&entry, &copy).unwrap();
+        for path in [entry, copy] {
+            fs::set_permissions(path, fs::Permissions::from_mode(0o640)).unwrap();
+        }
+    }
+    let modes = |directory: &Path| -> Vec<u32> {
+        let files = fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().metadata().unwrap());
+        files.map(|file| file.permissions().mode() & 0o777).collect()
+    };
+    let changes: Vec<Change> = vec![(0, Some((Vec::new(), vec![1, 2])))];
+    let new = directory.path().join("new");
+    let base = OpenOptions::new().open(&given).unwrap().snapshot();
+    let updater = Updater::with_base(&new, &base, &UpdateOptions::new()).unwrap();
+    let (_, report) = update(updater, &changes).unwrap();
+    assert_eq!((report.written_shards, report.linked_shards, report.copied_shards), (1, 0, 63));
+    assert!(modes(&given).iter().all(|mode| *mode == 0o640));
+    let (_, report) = update(Updater::new(&store, &UpdateOptions::new()).unwrap(), &changes).unwrap();
+    assert_eq!((report.written_shards, report.linked_shards, report.copied_shards), (1, 63, 0));
+    assert!(modes(&store.join("current")).iter().all(|mode| mode & 0o222 == 0));
+    apply(&mut pairs, &changes);
+    check_pairs(&new, &pairs);
+    check_pairs(&store, &pairs);
+}
+
 #[test]
 fn a_shard_without_keys_has_no_file() {
     let directory = TempDir::new();

@@ -116,7 +116,8 @@ pub struct UpdateReport {
     pub written_bytes: u64,
     /// Shard files of the base that the new generation has as hard links.
     pub linked_shards: u64,
-    /// Shard files of the base that were copied, because the file system does not link them.
+    /// Shard files of the base that were copied, because the file system does not link them, or since they are outside of
+    /// the store and can be written to.
     pub copied_shards: u64,
 }
 

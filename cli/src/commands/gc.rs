@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use serde::Serialize;
-use sharddb::store::GcReport;
+use sharddb::store::{GcReport, MovedIn};
 use sharddb::{GenerationId, Store};
 
 use crate::age::Age;
@@ -31,7 +31,8 @@ Examples:
   sharddb gc s3://bucket/numbers --older-than 7d
 
 The current generation is never removed, nor one that a process has open. A damaged generation does
-not count for --keep, and a message says so. If a generation cannot be removed, the others still
+not count for --keep, and a message says so. A directory that publish --move has moved in, and that
+has not become current because the disk failed, is kept and named. If a generation cannot be removed, the others still
 are; it is named, and the exit code is 4. What is freed is the size of the files without another
 name: those that a generation shares with one that stays are not counted.
 
@@ -40,7 +41,7 @@ lifecycle rule for incomplete multipart uploads on S3 and Google; Azure removes 
 
 With --json, the members are \"dry_run\", \"removed\" (each with \"generation\", \"bytes\" and \"damage\",
 which is why it cannot be opened, or null), \"in_use\" (names), \"failed\" (each with \"generation\" and
-\"error\") and \"freed_bytes\". With --dry-run, 'removed' is what would be removed. At a URL they are
+\"error\"), \"moved_in\" (each with \"generation\" and \"from\") and \"freed_bytes\". With --dry-run, 'removed' is what would be removed. At a URL they are
 \"dry_run\", \"removed\" (names), \"objects\" (their number) and \"freed_bytes\", and the first failure
 ends the run.
 
@@ -73,7 +74,17 @@ pub(crate) struct Collected {
     removed: Vec<Removed>,
     in_use: Vec<String>,
     failed: Vec<NotRemoved>,
+    moved_in: Vec<Moved>,
     freed_bytes: u64,
+}
+
+/// A user's directory that was moved into the store and has not become current.
+#[derive(Debug, Serialize)]
+struct Moved {
+    generation: String,
+    from: PathBuf,
+    #[serde(skip)]
+    message: String,
 }
 
 #[derive(Debug, Serialize)]
@@ -128,7 +139,7 @@ pub(crate) fn collect(context: &Context, store: &Store, keep: usize) -> Result<C
     let shown = Display::count(context.quiet, "remove", &progress);
     let report = writer.progress(&progress).gc(keep)?;
     drop(shown);
-    Ok(Collected::of(&report, &files, &damage))
+    Collected::of(store, &report, &files, &damage)
 }
 
 /// What [`collect`] would do now.
@@ -139,7 +150,7 @@ fn predict(store: &Store, keep: usize) -> Result<Collected> {
     let (files, damage) = examine(store, &removed)?;
     let mut report = GcReport::default();
     (report.removed, report.in_use) = (removed, in_use);
-    Ok(Collected { dry_run: true, ..Collected::of(&report, &files, &damage) })
+    Ok(Collected { dry_run: true, ..Collected::of(store, &report, &files, &damage)? })
 }
 
 /// Why generations of the history cannot be opened.
@@ -160,7 +171,7 @@ fn examine(store: &Store, ids: &[GenerationId]) -> Result<(Files, Damage)> {
 }
 
 impl Collected {
-    fn of(report: &GcReport, files: &Files, damage: &Damage) -> Collected {
+    fn of(store: &Store, report: &GcReport, files: &Files, damage: &Damage) -> Result<Collected> {
         let removed = |id: &GenerationId| Removed {
             generation: id.to_string(),
             bytes: files.bytes_of(*id),
@@ -169,13 +180,15 @@ impl Collected {
         let removed = report.removed.iter().map(removed).collect();
         let failed = report.failed.iter();
         let failed = failed.map(|it| NotRemoved { generation: it.id.to_string(), error: it.error.to_string() });
-        Collected {
+        let moved = |it: MovedIn| Moved { generation: it.id.to_string(), message: it.to_string(), from: it.from };
+        Ok(Collected {
             dry_run: false,
             freed_bytes: files.freed_by(&report.removed),
             removed,
             in_use: report.in_use.iter().map(GenerationId::to_string).collect(),
             failed: failed.collect(),
-        }
+            moved_in: store.moved_in()?.into_iter().map(moved).collect(),
+        })
     }
 
     /// Reports what was removed and what was not; returns the exit code.
@@ -191,6 +204,9 @@ impl Collected {
         }
         for id in &self.in_use {
             context.say(format_args!("kept {id}: it is open for reading"));
+        }
+        for Moved { message, .. } in &self.moved_in {
+            warn(format_args!("sharddb: not removed: {message}"));
         }
         for NotRemoved { generation, error } in &self.failed {
             warn(format_args!("sharddb: cannot remove {generation}: {error}"));

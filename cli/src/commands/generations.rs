@@ -31,12 +31,13 @@ Examples:
   sharddb generations numbers --json | jq -r '.[] | select(.state == \"current\") | .generation'
 
 The date, in UTC, is when the generation was complete; the size is that of all its files. 'rolled
-back' is a generation that a rollback left and that rollback without a number skips. 'incomplete' is
-one without a manifest: its build was killed or is still running. 'in use' is one that a process has
+back' is a generation that a rollback left and that rollback without a number skips. 'moved in' is
+the directory of a publish --move that failed after the move; gc keeps it. 'incomplete' is one
+without a manifest: its build was killed or is still running. 'in use' is one that a process has
 open, so gc keeps it.
 
 With --json, the members of a generation are \"generation\", \"state\" (current, earlier, rolled-back,
-incomplete), \"in_use\" (null where the operating system does not list locks), \"completed\", \"keys\",
+moved-in, incomplete), \"in_use\" (null where the operating system does not list locks), \"completed\", \"keys\",
 \"value_bytes\", \"shards\" (null if the manifest is missing or damaged) and \"bytes\".
 
 At a URL, the date is when the successor of a generation became current, by the clock of the server,
@@ -60,6 +61,8 @@ enum State {
     Current,
     /// It was current before, and a rollback goes back to it.
     Earlier,
+    /// A directory that was moved in and has not become current.
+    MovedIn,
     /// It is complete and not in the history.
     RolledBack,
     Incomplete,
@@ -95,7 +98,7 @@ impl Args {
 
 /// Describes the generations. A manifest that cannot be read is reported, and its generation listed without totals.
 fn list(store: &Store, errors: &mut Errors) -> Result<Vec<Listed>> {
-    let (history, leases) = (store.history()?, Leases::read());
+    let (history, moved, leases) = (store.history()?, store.moved_in()?, Leases::read());
     let mut listed = Vec::new();
     for stored in store.generations()? {
         let totals = stored.is_complete.then(|| store.totals(stored.id));
@@ -112,7 +115,14 @@ fn list(store: &Store, errors: &mut Errors) -> Result<Vec<Listed>> {
             errors.tell(error);
         }
         let totals = totals.and_then(std::result::Result::ok);
-        listed.push(Listed::of(store, &stored, history.contains(&stored.id), totals, &leases)?);
+        let state = match (stored.is_complete, stored.is_current) {
+            (false, _) => State::Incomplete,
+            (true, true) => State::Current,
+            (true, false) if history.contains(&stored.id) => State::Earlier,
+            (true, false) if moved.iter().any(|moved| moved.id == stored.id) => State::MovedIn,
+            (true, false) => State::RolledBack,
+        };
+        listed.push(Listed::of(store, &stored, state, totals, &leases)?);
     }
     Ok(listed)
 }
@@ -121,7 +131,7 @@ impl Listed {
     fn of(
         store: &Store,
         stored: &StoredGeneration,
-        in_history: bool,
+        state: State,
         totals: Option<GenerationTotals>,
         leases: &Leases,
     ) -> Result<Listed> {
@@ -129,12 +139,7 @@ impl Listed {
         let completed = path.join("manifest.json").metadata().and_then(|metadata| metadata.modified()).ok();
         Ok(Listed {
             generation: stored.id.to_string(),
-            state: match (stored.is_complete, stored.is_current, in_history) {
-                (false, _, _) => State::Incomplete,
-                (true, true, _) => State::Current,
-                (true, false, true) => State::Earlier,
-                (true, false, false) => State::RolledBack,
-            },
+            state,
             in_use: leases.is_held(&path),
             completed: completed.map(time_as_iso_8601),
             keys: totals.map(|totals| totals.keys),
@@ -148,6 +153,7 @@ impl Listed {
         let state = match self.state {
             State::Current => Some("current"),
             State::Earlier => None,
+            State::MovedIn => Some("moved in"),
             State::RolledBack => Some("rolled back"),
             State::Incomplete => Some("incomplete"),
         };

@@ -1,6 +1,7 @@
 //! `publish`: makes a generation that was built elsewhere the current one of a store.
 
-use std::path::PathBuf;
+use std::io;
+use std::path::{PathBuf, absolute};
 
 use serde_json::json;
 use sharddb::Store;
@@ -25,7 +26,8 @@ Examples:
 
 The manifest and the size and checksum of every file are verified before anything changes. Readers
 see the old generation or the new one, never a mixture. A signal during the copy leaves the store
-unchanged.
+unchanged. If the disk fails right after --move has moved the directory, it is a generation that is
+not current; a message says so, and neither gc nor discard removes it.
 
 Data that another program wrote, or a whole store, is taken by sharddb import.
 With --json, the members are \"generation\", \"keys\", \"value_bytes\" and \"shards\".
@@ -49,7 +51,7 @@ pub(crate) struct Args {
 
 impl Args {
     pub(crate) fn run(&self, context: &Context) -> Result<Exit> {
-        self.from.metadata().map_err(|error| Failure::io("open", &self.from, error))?;
+        self.from.metadata().map_err(|error| self.not_opened(error))?;
         self.check_source()?;
         Sources::of([&self.from]).refuse(&self.store)?;
         let cleanup = context.interrupt.publishing();
@@ -72,6 +74,20 @@ impl Args {
         }
         context.say(format_args!("published {id}"));
         Ok(Exit::Done)
+    }
+
+    /// The error for a directory that cannot be opened: an earlier call may have moved it into the store.
+    fn not_opened(&self, error: io::Error) -> Failure {
+        let moved = || {
+            let from = absolute(&self.from).ok()?;
+            let from = from.parent()?.canonicalize().ok()?.join(from.file_name()?);
+            let moved = Store::open(&self.store).ok()?.moved_in().ok()?;
+            moved.into_iter().find(|moved| moved.from == from)
+        };
+        match moved().filter(|_| error.kind() == io::ErrorKind::NotFound) {
+            Some(moved) => Failure::usage(moved.to_string()),
+            None => Failure::io("open", &self.from, error),
+        }
     }
 
     /// Errors: `Usage` if ShardDb did not write the directory, or it is a store; `Io`.

@@ -49,8 +49,9 @@ that the store did not have before the update is counted, also if an input puts 
 is an error.
 
 Only shards with a change are written. The others are hard links to the same files, or copies where
-the file system does not link them: a generation is no backup of another. build --max-shard-bytes
-makes smaller shards, whose updates write less. Readers see the old generation or the new one.
+the file system does not link them, and of a --base outside of the store whose files can be written
+to: a generation is no backup of another. build --max-shard-bytes makes smaller shards, whose
+updates write less. Readers see the old generation or the new one.
 
 If nothing changes, since the inputs have no pairs and no key to delete is there, no generation is
 published. With --base the result is always published.

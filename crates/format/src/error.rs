@@ -235,6 +235,13 @@ impl Error {
         self
     }
 
+    /// Adds a sentence to the message.
+    #[cold]
+    pub fn and(mut self, more: &str) -> Error {
+        self.0.message = format!("{more} ({})", self.0.message);
+        self
+    }
+
     #[cold]
     pub fn at_key(mut self, key: u64) -> Error {
         self.0.key.get_or_insert(key);

@@ -37,7 +37,7 @@ const HEADER_LEN: usize = 28;
 /// The name of the marker, by which programs that make backups recognise a cache (<https://bford.info/cachedir/>).
 const MARKER: &str = "CACHEDIR.TAG";
 
-/// The content of the marker: the signature of that convention, and what makes the directory one of ours.
+/// The content of the marker: the signature of that convention, and what says that the cache is of this kind.
 const MARKER_TEXT: &str =
     "Signature: 8a477f597d28d172789f06886806bc55\n# A cache of blocks of sharddb, which may be removed.\n";
 
