@@ -35,6 +35,7 @@ mod printable;
 mod progress;
 mod receipts;
 mod remote;
+mod scratch;
 mod secrets;
 mod sharding;
 mod size;

@@ -133,8 +133,7 @@ impl<'a> PartBuild<'a> {
         });
         spills.check_shards(&receipt)?;
         let of_shard = |number: ShardNumber| spec.shard_file_name(number);
-        let files: Vec<_> =
-            receipt.content().shards.iter().map(|shard| (of_shard(shard.number), shard.bytes)).collect();
+        let files: Vec<_> = receipt.content().shards.iter().map(|shard| of_shard(shard.number)).collect();
         new.install(&receipt.directory_name(), &files)?;
         Ok(receipt)
     }

@@ -190,20 +190,20 @@ impl PartsDir {
     /// Writes the mark of a publication, durably. The caller holds the lock of the store.
     pub fn write_mark(&self, mark: Mark, digest: &str, text: &str) -> Result<()> {
         let temporary = self.path.join(TEMPORARY_MARK);
-        fs::remove(&temporary)?; // a killed publication may have left it
+        fs::remove_file(&temporary)?; // a killed publication may have left it
         fs::replace(&self.mark_path(mark, digest), &temporary, text.as_bytes())
-            .inspect_err(|_| _ = fs::remove(&temporary))?;
+            .inspect_err(|_| _ = fs::remove_file(&temporary))?;
         fs::fsync_dir(&self.path)
     }
 
     /// Removes the mark of a publication. Does nothing if there is none.
     pub fn remove_mark(&self, mark: Mark, digest: &str) -> Result<()> {
-        fs::remove(&self.path.join(mark.name(digest)))
+        fs::remove_file(&self.path.join(mark.name(digest)))
     }
 
     /// Removes a spill. Does nothing if there is none.
     pub fn remove_spill(&self, name: &str) -> Result<()> {
-        fs::remove(&self.path.join(name))
+        fs::remove_file(&self.path.join(name))
     }
 
     /// Removes the shards of a part and, if nothing else is in it, its directory. Does nothing if there is none.
@@ -213,7 +213,7 @@ impl PartsDir {
             return Ok(());
         }
         for shard in shards {
-            fs::remove(&path.join(shard))?;
+            fs::remove_file(&path.join(shard))?;
         }
         fs::remove_dir(&path)
     }
@@ -282,13 +282,13 @@ impl NewSpill {
 
     /// Gives the spill, which is written and synced, its name, durably.
     ///
-    /// Errors: `Corrupt` if the name exists and has another length; `Io`.
-    pub fn install(self, name: &str, bytes: u64) -> Result<()> {
+    /// Errors: `Corrupt` if the name exists and has other bytes; `Io`.
+    pub fn install(self, name: &str) -> Result<()> {
         let to = self.directory.join(name);
         match disk::hard_link(&self.path, &to) {
             Ok(()) => {}
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
-                if !fs::is_real_file(&to)? || fs::file_len(&to)? != bytes {
+                if !fs::is_real_file(&to)? || !fs::have_equal_bytes(&self.path, &to)? {
                     let message =
                         "expected this name to be free or that of an equal spill, found another file: remove it";
                     return Err(Error::corrupt(message).at_path(&to));
@@ -329,19 +329,19 @@ impl NewPart {
         &self.spill_dir
     }
 
-    /// Gives the part its name, durably. Its shards, given by name and length, are written and synced.
+    /// Gives the part its name, durably. Its shards, given by name, are written and synced.
     ///
-    /// Errors: `Corrupt` if the name exists and has other files; `Io`.
-    pub fn install(self, name: &str, shards: &[(String, u64)]) -> Result<()> {
+    /// Errors: `Corrupt` if the name exists and a shard in it has other bytes; `Io`.
+    pub fn install(self, name: &str, shards: &[String]) -> Result<()> {
         use io::ErrorKind::{AlreadyExists, DirectoryNotEmpty};
         scratch::remove_spill(&self.path)?;
         fs::fsync_dir(&self.path)?;
         let to = self.directory.join(name);
         match fs::rename(&self.path, &to) {
             Err(error) if matches!(error.io_kind(), Some(AlreadyExists | DirectoryNotEmpty)) => {
-                for (shard, bytes) in shards {
+                for shard in shards {
                     let path = to.join(shard);
-                    if !fs::is_real_file(&path)? || fs::file_len(&path)? != *bytes {
+                    if !fs::is_real_file(&path)? || !fs::have_equal_bytes(&self.path.join(shard), &path)? {
                         let message = "expected the shards of an equal part, found others: remove this directory";
                         return Err(Error::corrupt(message).at_path(&to));
                     }
@@ -455,23 +455,24 @@ mod tests {
         for _ in 0..2 {
             let spill = directory.begin_spill().unwrap();
             disk::write_all_at(spill.file(), spill.path(), 0, b"bytes").unwrap();
-            spill.install(&name, 5).unwrap();
+            spill.install(&name).unwrap();
             assert_eq!(store.names(), std::slice::from_ref(&name));
         }
-        let error = directory.begin_spill().unwrap().install(&name, 0).unwrap_err();
+        let error = directory.begin_spill().unwrap().install(&name).unwrap_err();
         assert_eq!((error.kind(), store.names()), (ErrorKind::Corrupt, vec![name.clone()]));
         directory.remove_spill(&name).unwrap();
 
         let name = PartsDir::part_name(3, DIGEST);
-        let shards = [("3.shard".to_string(), 1)];
+        let shards = ["3.shard".to_string()];
         for _ in 0..2 {
             let part = directory.begin_part(None).unwrap();
             write(part.path().join("3.shard"), "x").unwrap();
             part.install(&name, &shards).unwrap();
             assert_eq!(store.names(), std::slice::from_ref(&name));
         }
-        let other = [("4.shard".to_string(), 1)];
-        let error = directory.begin_part(None).unwrap().install(&name, &other).unwrap_err();
+        let part = directory.begin_part(None).unwrap();
+        write(part.path().join("3.shard"), "y").unwrap();
+        let error = part.install(&name, &shards).unwrap_err(); // of the same length
         assert_eq!((error.kind(), store.names()), (ErrorKind::Corrupt, vec![name]));
     }
 }

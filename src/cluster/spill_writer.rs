@@ -301,7 +301,7 @@ impl SpillWriter {
         let bytes = cursor.position();
         disk::sync_file(new.file(), new.path()).map_err(|error| Error::io("sync", new.path(), error))?;
         let receipt = SpillReceipt { plan, task, digest, pairs, preambles, bytes, run: Some(run) };
-        new.install(&receipt.file_name(), bytes)?;
+        new.install(&receipt.file_name())?;
         Ok(receipt)
     }
 

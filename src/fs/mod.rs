@@ -267,6 +267,15 @@ pub(crate) fn remove(path: &Path) -> Result<()> {
     }
 }
 
+/// Removes a file or a link (but not its target). Does nothing if nothing is there; fails for a directory, which no writer
+/// made.
+pub(crate) fn remove_file(path: &Path) -> Result<()> {
+    match disk::remove_file(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        removed => removed.map_err(|error| Error::io("remove", path, error)),
+    }
+}
+
 /// Removes an empty directory.
 pub(crate) fn remove_dir(path: &Path) -> Result<()> {
     disk::remove_dir(path).map_err(|error| Error::io("remove the directory", path, error))

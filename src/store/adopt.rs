@@ -156,7 +156,7 @@ impl Foreign {
     /// Replaces an existing lease by a new file, since a hard link would share its lock with another generation.
     fn complete(&self) -> Result<()> {
         let lease = self.directory.join(LEASE);
-        fs::remove(&lease)?;
+        fs::remove_file(&lease)?;
         fs::write_new(&lease, b"")?;
         let files: Vec<PathBuf> = self.files().collect();
         fs::sync_files(&files)?;

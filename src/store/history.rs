@@ -71,7 +71,7 @@ fn write(store: &Path, entries: &[GenerationId]) -> Result<()> {
     let lines: String = entries.iter().skip(excess).map(|id| format!("{id}\n")).collect();
     let temporary = store.join(scratch::TEMPORARY_HISTORY);
     scratch::remove_own(&temporary)?; // a failed append may have left it
-    fs::replace(&store.join(HISTORY), &temporary, lines.as_bytes()).inspect_err(|_| _ = fs::remove(&temporary))
+    fs::replace(&store.join(HISTORY), &temporary, lines.as_bytes()).inspect_err(|_| _ = fs::remove_file(&temporary))
 }
 
 /// Returns whether the file has the line of a generation, void or not.
@@ -94,7 +94,7 @@ pub(super) fn exists(store: &Path) -> Result<bool> {
 ///
 /// Errors: `Io`.
 pub(super) fn remove(store: &Path) -> Result<()> {
-    fs::remove(&store.join(HISTORY))
+    fs::remove_file(&store.join(HISTORY))
 }
 
 /// Checks that a line can be appended.

@@ -79,9 +79,9 @@ pub(super) fn check(store: &Path, id: GenerationId) -> Result<()> {
 pub(super) fn record(store: &Path, id: GenerationId, from: &Path) -> Result<()> {
     check(store, id)?;
     let path = path_of(store, id);
-    fs::remove(&path)?; // of a publication that was killed before it used up the number
+    fs::remove_file(&path)?; // of a publication that was killed before it used up the number
     let text = [&head(id), from.as_os_str().as_encoded_bytes(), b"\n"].concat();
-    fs::write_new(&path, &text).inspect_err(|_| _ = fs::remove(&path))?;
+    fs::write_new(&path, &text).inspect_err(|_| _ = fs::remove_file(&path))?;
     fs::fsync_dir(store)
 }
 
@@ -89,7 +89,7 @@ pub(super) fn record(store: &Path, id: GenerationId, from: &Path) -> Result<()> 
 /// the next writer removes it.
 pub(super) fn forget(store: &Path, id: GenerationId) {
     if read(&path_of(store, id), id).is_ok_and(|record| record.is_some()) {
-        _ = fs::remove(&path_of(store, id));
+        _ = fs::remove_file(&path_of(store, id));
     }
 }
 

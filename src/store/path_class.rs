@@ -150,7 +150,7 @@ impl Made {
         if fs::find_entry(store, |name, _| Ok(name != LOCK && !is_ignored(name)))?.is_some() {
             return Ok(());
         }
-        fs::remove(lock)?;
+        fs::remove_file(lock)?;
         if self.directory { fs::remove_dir(store) } else { Ok(()) }
     }
 }

@@ -54,7 +54,7 @@ impl Staging {
         fs::create_dir_all(&path)?;
         for name in fs::names(&path)?.iter().filter(|name| is_temporary(name)) {
             if fs::is_real_file(&path.join(name))? {
-                fs::remove(&path.join(name))?;
+                fs::remove_file(&path.join(name))?;
             }
         }
         let shards = nested.map(NestedSharding::directory).unwrap_or_default();
@@ -73,7 +73,7 @@ impl Staging {
         if fs::is_real_file(&path)? && fs::checksum(&path, stated, &Progress::default())? == stated {
             return Ok(true);
         }
-        fs::remove(&path).map(|()| false)
+        fs::remove_file(&path).map(|()| false)
     }
 
     /// Adds a local file with the stated digest: as a hard link, or as a copy where it cannot be linked. Returns false if
@@ -108,7 +108,7 @@ impl Staging {
     pub fn publish(self, writer: &StoreWriter, info: &[u8], manifest: &[u8]) -> Result<GenerationId> {
         for (name, bytes) in [(info::FILE_NAME, info), (manifest::FILE_NAME, manifest)] {
             let path = self.path.join(name);
-            fs::remove(&path)?; // of a copy that was killed before the move
+            fs::remove_file(&path)?; // of a copy that was killed before the move
             fs::write_new(&path, bytes)?;
         }
         let id = writer.adopt_staged(&self.path)?;
@@ -152,7 +152,7 @@ impl StagedFile {
     /// Errors: `Corrupt` if they are not; `Io`.
     pub fn finish(self) -> Result<()> {
         if let Err(error) = self.stated.check(self.hasher.finish()) {
-            _ = fs::remove(&self.temporary); // the next copy removes it, too
+            _ = fs::remove_file(&self.temporary); // the next copy removes it, too
             return Err(error);
         }
         drop(self.file); // Windows does not rename an open file

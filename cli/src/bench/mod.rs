@@ -7,7 +7,6 @@
 //! disk_usage       the disk space of a directory
 //! measure          the measurements
 //! latencies        durations and their percentiles
-//! scratch          a temporary directory
 //! table            rows and columns, as Markdown
 //! ```
 
@@ -16,6 +15,5 @@ pub(crate) mod latencies;
 pub(crate) mod measure;
 pub(crate) mod page_cache;
 pub(crate) mod random;
-pub(crate) mod scratch;
 pub(crate) mod source;
 pub(crate) mod table;

@@ -14,7 +14,6 @@ use crate::bench::latencies::{self, Percentiles};
 use crate::bench::measure::{self, Figures, Keys};
 use crate::bench::page_cache::Cold;
 use crate::bench::random::{Random, Sample};
-use crate::bench::scratch::Scratch;
 use crate::bench::source::{Files, Source, Store};
 use crate::bench::table::{Cell, Table, time};
 use crate::commands::write_json;
@@ -27,6 +26,7 @@ use crate::input::{Directory, Reading};
 use crate::number::{Count, plural};
 use crate::printable;
 use crate::remote::url::local_path;
+use crate::scratch::Scratch;
 
 /// Measure lookups on your own data: a store, or a directory with one file per key next to a store built from it
 #[derive(Debug, clap::Args)]
@@ -139,7 +139,7 @@ impl Args {
         let absolute = fs::canonicalize(directory.path());
         let absolute = absolute.map_err(|error| Failure::io("find", directory.path(), error))?;
         let beside = absolute.parent().unwrap_or(&absolute);
-        let scratch = Scratch::create(self.temp_dir.as_deref().unwrap_or(beside))?;
+        let scratch = Scratch::create(self.temp_dir.as_deref().unwrap_or(beside), ".sharddb-bench-")?;
         context.say(format_args!("building a store of {}", plural(directory.keys().len() as u64, "key")));
         let begun = Instant::now();
         let mut options = BulkLoader::options();

@@ -29,6 +29,7 @@ use crate::plan::ValueTrial;
 use crate::progress::{Amount, Display, Status};
 use crate::remote::url::path_or_url;
 use crate::remote::{Call, RemoteStore};
+use crate::scratch::Scratch;
 use crate::size::{Size, parse_memory};
 use crate::viewer::{self, Described, Kind, Values};
 use crate::{duplicates, foreign, sharding};
@@ -151,25 +152,13 @@ pub(crate) struct Args {
     force: bool,
 }
 
-/// A store in the temporary directory, removed with the value.
-pub(super) struct TemporaryStore(PathBuf);
-
-impl TemporaryStore {
-    /// Names a store in `directory`, by default that of the system. Builds create it.
-    pub(super) fn new(directory: Option<&Path>) -> TemporaryStore {
-        let directory = directory.map_or_else(std::env::temp_dir, Path::to_path_buf);
-        TemporaryStore(directory.join(format!("sharddb-build-{}", std::process::id())))
-    }
-
-    pub(super) fn path(&self) -> &Path {
-        &self.0
-    }
-}
-
-impl Drop for TemporaryStore {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0); // the build may have failed before it created it
-    }
+/// Creates a directory for a store in `directory`, by default the temporary directory. It is removed with the value.
+///
+/// Errors: `Io`.
+pub(super) fn temporary_store(directory: Option<&Path>) -> Result<Scratch> {
+    let directory = directory.map_or_else(std::env::temp_dir, Path::to_path_buf);
+    fs::create_dir_all(&directory).map_err(|error| Failure::io("create the directory", &directory, error))?;
+    Scratch::create(&directory, "sharddb-build-")
 }
 
 /// How inputs are read.
@@ -316,7 +305,7 @@ impl Args {
         }
         let may_have_keys = remote.may_have_keys()?; // before the work of building
         let _cleanup = context.interrupt.publishing(); // until the temporary store is removed
-        let temporary = TemporaryStore::new(self.temp_dir.as_deref());
+        let temporary = temporary_store(self.temp_dir.as_deref())?;
         let local = Args { store: temporary.path().to_path_buf(), json: false, ..self.clone() };
         local.build("built", context)?;
         let built = OpenOptions::new().open(temporary.path())?.snapshot().key_count().unwrap_or(0);

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use sharddb::BulkLoader;
 use sharddb::cluster::{SpillWriter, job_directory};
 
-use crate::commands::build::{InputOptions, Stages, TemporaryStore};
+use crate::commands::build::{InputOptions, Stages, temporary_store};
 use crate::commands::write_line;
 use crate::context::Context;
 use crate::exit::Exit;
@@ -17,6 +17,7 @@ use crate::output::Sources;
 use crate::receipts;
 use crate::remote::RemoteStore;
 use crate::remote::url::path_or_url;
+use crate::scratch::Scratch;
 use crate::size::Size;
 
 /// Build in parts, step 1: divide the pairs of one task by part
@@ -83,8 +84,8 @@ impl Args {
         let remote = RemoteStore::open(&self.store)?;
         let job = job_directory(&self.store, &self.job)?;
         let inputs = self.inputs.resolve(&self.input)?;
-        let temporary = remote.as_ref().map(|_| TemporaryStore::new(self.dir.as_deref()));
-        let directory = temporary.as_ref().map_or(self.dir.as_ref().unwrap_or(&job).as_path(), TemporaryStore::path);
+        let temporary = remote.as_ref().map(|_| temporary_store(self.dir.as_deref())).transpose()?;
+        let directory = temporary.as_ref().map_or(self.dir.as_ref().unwrap_or(&job).as_path(), Scratch::path);
         Sources::of(inputs.iter().filter_map(Input::directory)).refuse(directory)?;
         let cleanup = context.interrupt.writing();
         let reading = self.inputs.reading(context);

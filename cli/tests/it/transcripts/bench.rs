@@ -17,7 +17,7 @@ fn table(place: &Place, name: &str, args: &[&str]) {
         (r"(?m)^\|-.*$", "|-"),
         (r"(?m)^ShardDb 0.*$", "[MACHINE]"),
         (r"(?m)^\{.*\}$", "[ONE LINE OF JSON]"),
-        (r"\.sharddb-bench-[0-9]+", ".sharddb-bench-[PID]"),
+        (r"\.sharddb-bench-[0-9a-f]{32}", ".sharddb-bench-[RANDOM]"),
     ];
     let output = command(args).current_dir(place.path("")).start().end();
     super::compare(&varies, name, args, "", &output);
