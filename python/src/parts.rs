@@ -69,10 +69,12 @@ fn build_part(
 /// ``spills``, ``parts``: the receipts of all tasks and of all parts. ``directory``: where the spills are; default: the
 /// directory of the job. Other options: as for ``Loader``. The bytes are those of a build by one ``Loader``.
 ///
-/// A repeated call returns the same result and changes nothing, also if the first was killed. Equal receipts count as one.
-/// Raises ``InvalidInput`` for a missing or foreign receipt, two of one task or part, and if it cannot be known whether a
-/// publication that was killed came before a later one; ``NotFound`` or ``Corrupt`` for a part, ``Locked``, ``Io``; nothing
-/// is published then. A KeyboardInterrupt that arrives too late to cancel the publication has a note with the generation.
+/// A repeated call with the same receipts returns the same result and changes nothing, also if the first was killed, or
+/// another generation is current by then: ``Store.current`` says which. Equal receipts count as one. A job whose tasks spill
+/// again has other receipts, and its generation becomes current.
+/// Raises ``InvalidInput`` for a missing or foreign receipt, and two of one task or part; ``Superseded`` if the first call was
+/// killed and its generation was rolled back or perhaps replaced since; ``NotFound`` or ``Corrupt`` for a part, ``Locked``,
+/// ``Io``; nothing is published then. A KeyboardInterrupt that arrives too late to cancel the publication has a note with the generation.
 #[pyfunction]
 #[pyo3(
     signature = (store, job, plan, spills, parts, *, directory=None, **options),
