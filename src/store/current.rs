@@ -50,7 +50,7 @@ fn replace(store: &Path, id: GenerationId) -> Result<()> {
 fn restore(store: &Path, before: Option<GenerationId>) -> Result<()> {
     match before {
         Some(before) => replace(store, before),
-        None => fs::remove_file(&store.join(CURRENT)),
+        None => fs::remove(&store.join(CURRENT)),
     }
 }
 
