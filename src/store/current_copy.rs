@@ -48,7 +48,7 @@ pub(super) fn examine(store: &Path) -> Result<Found> {
     for id in generations(store)?.into_iter().rev() {
         let generation = store.join(id.to_string());
         if fs::is_file(&generation.join(manifest::FILE_NAME))? && text(&generation)? == manifest {
-            match has_all_of(&generation, &path)? {
+            match fs::is_real_dir(&generation)? && has_all_of(&generation, &path)? {
                 true => return Ok(Found::Copy(id)),
                 false => found = Some(Found::Different),
             }
@@ -96,13 +96,14 @@ fn free_aside(store: &Path) -> Result<PathBuf> {
     Err(Error::internal("no number is free"))
 }
 
-/// Returns whether a generation has each file of a copy of it, with the same bytes.
+/// Returns whether a generation has each file of a copy of it, with the same bytes, and not as a link, which may lead into
+/// the copy.
 fn has_all_of(generation: &Path, copy: &Path) -> Result<bool> {
     let differs = fs::find_entry(copy, |name, copied| {
         let original = generation.join(name);
         let are_equal = match fs::is_dir(copied)? {
-            true => fs::is_dir(&original)? && has_all_of(&original, copied)?,
-            false => fs::is_file(&original)? && fs::have_equal_bytes(&original, copied)?,
+            true => fs::is_real_dir(&original)? && has_all_of(&original, copied)?,
+            false => fs::is_real_file(&original)? && fs::have_equal_bytes(&original, copied)?,
         };
         Ok(!are_equal)
     })?;

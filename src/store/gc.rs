@@ -127,7 +127,7 @@ fn choose(store: &Path, keep: usize) -> Result<Choice> {
         }
     }
     let mut kept = BTreeSet::new();
-    for id in history::read(store)?.into_iter().rev().filter(|id| complete.contains(id)) {
+    for id in history::read_with_older(store)?.into_iter().rev().filter(|id| complete.contains(id)) {
         if kept.len() < keep && intact::damage_of(store, id)?.is_none() {
             kept.insert(id);
         }

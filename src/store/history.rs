@@ -6,12 +6,13 @@
 //! gen-0000000004
 //! ```
 //!
-//! A publication, and a rollback to a given generation, append a line before `current` changes, and remove an earlier
-//! line of the same generation. A rollback to the previous entry removes the lines after that entry before `current`
+//! A publication, and a rollback to a given generation, append a line before `current` changes. An earlier line of the same
+//! generation is removed after that: of two, the last one counts. A rollback to the previous entry removes the lines after that entry before `current`
 //! changes. So a line after that of the current generation is void: a crash came before `current` changed, or an earlier
 //! version rolled the generation back, which left the line. The next append drops void lines.
 //!
-//! If the file is full, the complete generations below the number of its first line count as earlier entries, by number.
+//! For a collection, complete generations that have no line any more count as earlier entries, by number. A rollback does not
+//! return to them, since they may have been rolled back.
 //!
 //! A store written by an earlier version has no such file. Its history is its complete generations up to the current
 //! one, by number.
@@ -25,7 +26,7 @@ use crate::fs;
 use crate::store::generation_id::GenerationId;
 use crate::store::lines::{LINE_LEN, MAX_HISTORY, parse};
 use crate::store::names::HISTORY;
-use crate::store::{current, generations, intact, is_complete, scratch};
+use crate::store::{current, generations, intact, is_complete, moved, scratch};
 
 /// Returns the generations that were current, oldest first; the last is the current one. Some may have been removed
 /// since.
@@ -46,9 +47,29 @@ pub(super) fn append(store: &Path, id: GenerationId) -> Result<()> {
         current => current?,
     };
     let mut entries = entries(store, current)?;
-    entries.retain(|entry| *entry != id); // one line per generation, so that repeated rollbacks end
-    entries.push(id);
+    entries.push(id); // an earlier line stays until `current` has changed: a crash before must not take it away
     write(store, &entries)
+}
+
+/// Removes void lines, and those of a generation before its last one.
+///
+/// Errors: those of [`read`] and [`append`].
+pub(super) fn compact(store: &Path) -> Result<()> {
+    if exists(store)? { write(store, &read(store)?) } else { Ok(()) }
+}
+
+/// Returns the entries of [`read`] after the complete generations that have no line any more, by number: those below the
+/// first line, and of a full file also those below the first that is greater, since a rollback moves a line to the end.
+///
+/// Errors: those of [`read`].
+pub(super) fn read_with_older(store: &Path) -> Result<Vec<GenerationId>> {
+    let (lines, entries) = (lines(store)?.unwrap_or_default(), read(store)?);
+    let Some(first) = lines.first() else { return Ok(entries) };
+    let bound = lines.iter().find(|id| *id > first).filter(|_| lines.len() == MAX_HISTORY).unwrap_or(first);
+    let listed: BTreeSet<_> = lines.iter().chain(&entries).copied().collect();
+    let mut older = complete(store, |id| id < *bound && !listed.contains(&id))?;
+    older.extend(entries);
+    Ok(older)
 }
 
 /// Removes the lines after that of the entry `id`, durably, before `current` changes to it. Does nothing without the file.
@@ -108,18 +129,18 @@ pub(super) fn check(store: &Path) -> Result<()> {
 
 fn entries(store: &Path, current: Option<GenerationId>) -> Result<Vec<GenerationId>> {
     let Some(mut entries) = lines(store)? else { return by_number(store, current) };
-    if let Some(first) = entries.first().copied().filter(|_| entries.len() == MAX_HISTORY) {
-        let listed: BTreeSet<_> = entries.iter().copied().collect();
-        let mut older = complete(store, |id| id < first)?;
-        older.retain(|id| !listed.contains(id));
-        entries.splice(0..0, older);
-    }
     // without `current`, which is missing or damaged, all lines count, so that a rollback can repair it
-    let Some(current) = current else { return Ok(entries) };
-    match entries.iter().position(|id| *id == current) {
-        Some(at) => entries.truncate(at + 1),
-        None => entries.push(current), // made current by an earlier version, which does not write this file
+    if let Some(current) = current {
+        match entries.iter().rposition(|id| *id == current) {
+            Some(at) => entries.truncate(at + 1),
+            None => entries.push(current), // made current by an earlier version, which does not write this file
+        }
     }
+    // one entry per generation, so that repeated rollbacks end
+    let mut later = BTreeSet::new();
+    entries.reverse();
+    entries.retain(|id| later.insert(*id));
+    entries.reverse();
     Ok(entries)
 }
 
@@ -156,11 +177,11 @@ fn by_number(store: &Path, current: Option<GenerationId>) -> Result<Vec<Generati
     Ok(entries)
 }
 
-/// Returns the complete generations among those that are wanted, ascending.
+/// Returns the complete generations among those that are wanted, ascending, without those that were moved in.
 fn complete(store: &Path, is_wanted: impl Fn(GenerationId) -> bool) -> Result<Vec<GenerationId>> {
     let mut complete = Vec::new();
     for id in generations(store)?.into_iter().filter(|id| is_wanted(*id)) {
-        if is_complete(store, id)? {
+        if is_complete(store, id)? && moved::held_from(store, id)?.is_none() {
             complete.push(id);
         }
     }
@@ -174,6 +195,7 @@ mod tests {
     use super::*;
     use crate::common::TempDir;
     use crate::error::ErrorKind;
+    use crate::fs::disk::{Fault, Watch};
     use crate::store::testing::{Sample, id, store_of};
 
     fn numbers(store: &Path) -> Vec<u64> {
@@ -259,27 +281,51 @@ mod tests {
         }
     }
 
-    /// Generations that have no line any more, because the file is full, count before its first line.
+    /// Generations that have no line any more, because the file was full, count for gc, and a rollback does not return to them.
     #[test]
-    fn older_generations_than_those_of_a_full_file_count() {
+    fn generations_without_a_line_count_for_gc() {
         let directory = TempDir::new();
         let store = store_of(directory.path(), 6);
         let history = directory.path().join("history");
-        let full = |last: &[u64]| -> String {
-            let numbers = (7..1007 - last.len() as u64).chain(last.iter().copied());
+        let full = |first: &[u64], last: &[u64]| -> String {
+            let between = 7..1007 - (first.len() + last.len()) as u64;
+            let numbers = first.iter().copied().chain(between).chain(last.iter().copied());
             numbers.map(|number| format!("{}\n", id(number))).collect()
         };
-        write(&history, full(&[5, 6])).unwrap();
+        std::fs::remove_dir_all(store.generation_path(id(4))).unwrap();
+        write(&history, full(&[3], &[5, 6])).unwrap();
         let writer = store.writer().unwrap();
-        assert_eq!(numbers(store.path())[..5], [1, 2, 3, 4, 7]);
+        assert_eq!(store.removable(5).unwrap(), []);
         assert_eq!(writer.rollback(None).unwrap(), id(5));
-        assert_eq!(read_to_string(&history).unwrap().lines().count(), 1000, "it is filled up");
-        assert_eq!(numbers(store.path())[..5], [1, 2, 3, 4, 7]);
-        assert_eq!(store.removable(5).unwrap(), [id(6)]);
-        assert_eq!(writer.gc(3).unwrap().removed, [id(1), id(2), id(6)]);
-        assert_eq!(store.generations().unwrap().len(), 3);
-        write(&history, full(&[4, 5]).split_once('\n').unwrap().1).unwrap();
-        assert_eq!(store.removable(5).unwrap(), [id(3)], "it is not full, so 3 was rolled back");
+        assert_eq!(store.removable(4).unwrap(), [id(6)], "also if the file is not full any more");
+        assert_eq!(store.removable(3).unwrap(), [id(1), id(6)]);
+        assert_eq!(writer.rollback(None).unwrap(), id(3));
+        assert_eq!(writer.rollback(None).unwrap_err().kind(), ErrorKind::InvalidInput, "2 was perhaps rolled back");
+        // a rollback has moved the line of 1, and later 2 and 6 have lost theirs
+        write(&history, full(&[1], &[5, 3])).unwrap();
+        assert_eq!(store.removable(5).unwrap(), []);
+        assert_eq!(writer.gc(4).unwrap().removed, [id(2)]);
+    }
+
+    /// A rollback to a given generation that fails leaves it an entry.
+    #[test]
+    fn a_failed_rollback_takes_no_entry_away() {
+        for nth in 0.. {
+            let directory = TempDir::in_memory();
+            let store = store_of(directory.path(), 3);
+            let watch = Watch::on(directory.path());
+            watch.fail(Fault::Broken, nth);
+            let result = store.writer().and_then(|writer| writer.rollback(Some(id(1))));
+            let faults = watch.heal();
+            drop(watch);
+            let expected = if store.current().unwrap() == Some(id(1)) { [2, 3, 1] } else { [1, 2, 3] };
+            assert_eq!(numbers(store.path()), expected, "operation {nth}: {result:?}");
+            assert_eq!(store.writer().unwrap().gc(3).unwrap().removed, []);
+            if faults == 0 {
+                assert_eq!(read_to_string(directory.path().join("history")).unwrap().lines().count(), 3);
+                break;
+            }
+        }
     }
 
     #[test]

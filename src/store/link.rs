@@ -9,6 +9,8 @@ use crate::format::checksum::Checksum;
 use crate::fs;
 use crate::fs::disk;
 use crate::fs::entry::own_metadata_if_there;
+use crate::store::generation_id::GenerationId;
+use crate::store::names::PARTS_PREFIX;
 use crate::store::publish::PendingGeneration;
 use crate::threads::progress::Progress;
 
@@ -23,8 +25,8 @@ impl PendingGeneration {
     /// Adds a shard file of another generation: as a hard link, or as a synced copy where the file cannot be linked
     /// (another file system, one without links, a file of another user, too many links).
     ///
-    /// A file that can be written to is linked only if it is in this store, and is made read-only. Outside of it, the file
-    /// is an input, whose mode must not change, and whose owner may write to it.
+    /// A file that can be written to is linked only if it is in a generation or a job of this store, and is made read-only.
+    /// Elsewhere, the file is an input, whose mode must not change, and whose owner may write to it.
     ///
     /// Only the length of a linked file is checked. The checksum of a copy is compared. Completing the generation syncs
     /// the links, since nobody may have synced the file: a copied or restored base, or one built without syncs.
@@ -48,7 +50,7 @@ impl PendingGeneration {
         }
     }
 
-    /// Links a file that is read-only, or in this store and made read-only.
+    /// Links a file that is read-only, or one of this store that is made read-only.
     ///
     /// Errors: `Io` if that cannot be determined; inside, that of the link or the change of the mode.
     fn link(&self, from: &Path, to: &Path) -> Result<io::Result<()>> {
@@ -58,8 +60,9 @@ impl PendingGeneration {
         if entry.permissions().readonly() {
             return Ok(disk::hard_link(from, to));
         }
-        let store = fs::canonical(self.path().parent().unwrap_or(self.path()))?;
-        if !fs::canonical(from)?.starts_with(store) {
+        let (store, from_there) = (fs::canonical(self.path().parent().unwrap_or(self.path()))?, fs::canonical(from)?);
+        let entry = from_there.strip_prefix(store).ok().and_then(|below| below.iter().next()?.to_str());
+        if !entry.is_some_and(|name| GenerationId::from_name(name).is_some() || name.starts_with(PARTS_PREFIX)) {
             return Ok(Err(io::ErrorKind::PermissionDenied.into()));
         }
         let linked = disk::hard_link(from, to);

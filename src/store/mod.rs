@@ -234,12 +234,8 @@ impl Store {
 
     /// Returns the generations that were current, oldest first; the last is the current one.
     ///
-    /// Without those that were rolled back. Some may have been removed since. The file `history` has the newest 1,000;
-    /// the complete generations below the number of its first come before it, by number, if it has that many. A store
-    /// written by an earlier version has no such file; its history is its complete generations up to the current one, by
-    /// number.
-    ///
-    /// Cost: with 1,000 lines or without the file, also lists the directory, and one `stat` call per older generation.
+    /// At most 1,000, without those that were rolled back. Some may have been removed since. A store written by an
+    /// earlier version has no file `history`; its history is its complete generations up to the current one, by number.
     ///
     /// # Errors
     ///
@@ -287,7 +283,7 @@ impl Store {
     ///
     /// # Errors
     ///
-    /// `Corrupt` if `history` or `current` is damaged; `Io`.
+    /// `Io`.
     pub fn moved_in(&self) -> Result<Vec<MovedIn>> {
         moved::read_all(&self.path)
     }
@@ -443,6 +439,7 @@ impl StoreWriter {
         let id = to.map_or_else(|| self.previous(), Ok)?;
         self.check_complete(id)?;
         let found = current_copy::examine(&self.path)?;
+        scratch::check_own(&self.path.join(scratch::TEMPORARY_LINK))?; // before the history is changed
         intact::sync(&self.path, id)?; // a copy or a restore may have left it in the page cache
         match to {
             Some(_) => history::append(&self.path, id)?,
@@ -450,6 +447,7 @@ impl StoreWriter {
             None => history::end_with(&self.path, id)?,
         }
         current_copy::swap(&self.path, id, &found)?;
+        _ = history::compact(&self.path); // the next append does it, too
         moved::forget(&self.path, id);
         Ok(id)
     }
@@ -524,7 +522,7 @@ impl StoreWriter {
     }
 
     /// Removes old generations: all but the current one and the `keep` newest complete ones of the
-    /// [`history`](Store::history).
+    /// [`history`](Store::history). Complete generations that are no longer among its 1,000 entries count as earlier ones.
     ///
     /// The current generation is the newest of the history, and is kept even if `keep` is 0. Generations that were
     /// rolled back, or never became current, are not in the history and are removed, except those that were

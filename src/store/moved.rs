@@ -6,8 +6,9 @@
 //!
 //! It is written, durably, before the directory is renamed, and removed once `current` names the generation, durably. If
 //! the publication fails between, and the directory cannot be renamed back, the generation is the user's only copy: while
-//! there is a record, it is not collected or discarded. A record is void if there is no such generation, or the history
-//! has it.
+//! there is a record, it is not collected or discarded, and is no entry of a history that goes by numbers. A record is void
+//! if there is no such generation, or `current` names it. The history does not count: of a store without `current`, also
+//! the line of a generation that never was current is there.
 
 use std::ffi::OsStr;
 use std::fmt;
@@ -17,7 +18,7 @@ use crate::bytes::read_whole;
 use crate::error::{Error, Result};
 use crate::fs;
 use crate::store::generation_id::GenerationId;
-use crate::store::history;
+use crate::store::{current, intact};
 
 const PREFIX: &str = "moved-";
 
@@ -95,25 +96,27 @@ pub(super) fn forget(store: &Path, id: GenerationId) {
 
 /// Returns the directories that were moved in and have not become current, by their numbers.
 ///
-/// Errors: those of [`history::read`]; `Io`.
+/// Errors: `Io`.
 pub(super) fn read_all(store: &Path) -> Result<Vec<MovedIn>> {
-    let mut records = Vec::new();
-    for id in fs::names(store)?.iter().filter_map(|name| id_of(name)) {
-        if let Some(from) = read(&path_of(store, id), id)? {
-            records.push(MovedIn { id, from });
-        }
-    }
-    if !records.is_empty() {
-        let history = history::read(store)?;
-        records.retain(|record| !history.contains(&record.id));
-    }
     let mut held = Vec::new();
-    for record in records {
-        if fs::exists(&store.join(record.id.to_string()))? {
-            held.push(record);
+    for id in fs::names(store)?.iter().filter_map(|name| id_of(name)) {
+        if let Some(from) = held_from(store, id)? {
+            held.push(MovedIn { id, from });
         }
     }
     Ok(held)
+}
+
+/// Returns the path that a generation had, if it was moved in and has not become current.
+///
+/// Errors: `Io`.
+pub(super) fn held_from(store: &Path, id: GenerationId) -> Result<Option<PathBuf>> {
+    let Some(from) = read(&path_of(store, id), id)? else { return Ok(None) };
+    let current = match current::read(store) {
+        Err(error) if intact::is_damage(&error) => None,
+        current => current?,
+    };
+    Ok((current != Some(id) && fs::exists(&store.join(id.to_string()))?).then_some(from))
 }
 
 /// Removes void records. Ignores errors, as [`forget`] does.

@@ -4,7 +4,7 @@
 //! ```text
 //! store/                        locked by the writer while the directory is filled
 //! store.pull-NAME/              NAME is that of the source, with 128 random bits
-//!   tmp-0, tmp-1, ..            files that are being written; removed by the next copy
+//!   tmp-6f0c93e2b1d84a57..      files that are being written, with 128 random bits; removed by the next copy
 //!   0.shard, minishards, ..     complete: the checksum matched before the rename
 //!   info, manifest.json         written last; then the directory is moved into the store
 //! ```
@@ -12,7 +12,6 @@
 use std::collections::HashMap;
 use std::fs::File;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::bytes::read_whole;
 use crate::error::{Error, Result};
@@ -20,13 +19,14 @@ use crate::format::checksum::{Checksum, ChecksumHasher};
 use crate::format::info;
 use crate::format::manifest::{self, Manifest, ShardRecord};
 use crate::format::nested::NestedSharding;
+use crate::format::random::random_name;
 use crate::fs;
 use crate::fs::disk;
 use crate::ids::ShardNumber;
 use crate::store::generation_id::GenerationId;
-use crate::store::intact;
 use crate::store::link::needs_copy;
 use crate::store::{Store, StoreWriter, is_complete};
+use crate::store::{contents, intact};
 use crate::threads::progress::Progress;
 
 const TEMPORARY_PREFIX: &str = "tmp-";
@@ -35,8 +35,6 @@ const TEMPORARY_PREFIX: &str = "tmp-";
 #[derive(Debug)]
 pub struct Staging {
     path: PathBuf,
-    /// The number of the next temporary file.
-    next: AtomicU64,
 }
 
 impl Staging {
@@ -59,7 +57,7 @@ impl Staging {
         }
         let shards = nested.map(NestedSharding::directory).unwrap_or_default();
         fs::create_dir_all(&path.join(shards))?;
-        Ok(Staging { path, next: AtomicU64::new(0) })
+        Ok(Staging { path })
     }
 
     /// Returns whether a file is complete. Removes it if it has other bytes. Cost: reads the file.
@@ -117,14 +115,14 @@ impl Staging {
     }
 
     fn temporary(&self) -> PathBuf {
-        self.path.join(format!("{TEMPORARY_PREFIX}{}", self.next.fetch_add(1, Ordering::Relaxed)))
+        self.path.join(format!("{TEMPORARY_PREFIX}{}", random_name()))
     }
 }
 
 /// Returns whether a name is exactly one of [`Staging::temporary`].
 fn is_temporary(name: &str) -> bool {
-    let number = name.strip_prefix(TEMPORARY_PREFIX).and_then(|number| number.parse::<u64>().ok());
-    number.is_some_and(|number| name == format!("{TEMPORARY_PREFIX}{number}"))
+    let random = name.strip_prefix(TEMPORARY_PREFIX);
+    random.is_some_and(|random| random.len() == 32 && contents::is_lowercase_hex(random))
 }
 
 /// A file of a staging directory that is being written.
@@ -224,12 +222,10 @@ mod tests {
     fn removes_its_own_temporary_files_and_no_others() {
         let directory = TempDir::new();
         let path = directory.path().join("store.pull-gen-1");
-        create_dir_all(path.join("tmp-7")).unwrap();
-        let of_others = ["tmp-notes", "tmp-", "tmp-01", "tmp-1-0", "tmp--1", "0.shard"];
-        of_others
-            .iter()
-            .chain(&["tmp-0", "tmp-18446744073709551615"])
-            .for_each(|name| write(path.join(name), "x").unwrap());
+        let own = "tmp-0123456789abcdef0123456789abcdef";
+        create_dir_all(path.join("tmp-ffffffffffffffffffffffffffffffff")).unwrap();
+        let of_others = ["tmp-notes", "tmp-", "tmp-2024", "tmp-0123456789abcdef", &format!("{own}0"), "0.shard"];
+        of_others.iter().chain(&[own]).for_each(|name| write(path.join(name), "x").unwrap());
         Staging::open(&directory.path().join("store"), "gen-1", None).unwrap();
         assert_eq!(fs::names(&path).unwrap().len(), of_others.len() + 1);
         assert!(of_others.iter().all(|name| path.join(name).exists()));

@@ -20,7 +20,7 @@ pub(crate) fn id(number: u64) -> GenerationId {
 pub(super) struct Sample {
     pub(super) info: Vec<u8>,
     pub(super) manifest: Manifest,
-    shards: Vec<(String, Vec<u8>)>,
+    pub(super) shards: Vec<(String, Vec<u8>)>,
 }
 
 impl Sample {

@@ -830,6 +830,76 @@ fn rollback_keeps_a_copy_that_differs() {
     }
 }
 
+/// A generation of links into the copy in the place of `current` does not have its bytes.
+#[cfg(unix)]
+#[test]
+fn rollback_keeps_a_copy_that_a_generation_links_to() {
+    for links_all in [false, true] {
+        let directory = TempDir::new();
+        let store = store_of(directory.path(), 2);
+        let (current, generation) = (directory.path().join("current"), store.generation_path(id(2)));
+        fs::remove_file(&current).unwrap();
+        fs::create_dir(&current).unwrap();
+        Sample::new(2).write_all(&current);
+        let (link, target) = match links_all {
+            true => (generation.clone(), "current"),
+            false => (generation.join("03.shard"), "../current/03.shard"),
+        };
+        if links_all {
+            fs::remove_dir_all(&link).unwrap()
+        } else {
+            fs::remove_file(&link).unwrap()
+        }
+        std::os::unix::fs::symlink(target, link).unwrap();
+        store.writer().unwrap().rollback(Some(id(1))).unwrap();
+        for (name, bytes) in &Sample::new(2).shards {
+            assert_eq!(fs::read(directory.path().join("current.1").join(name)).unwrap(), *bytes);
+        }
+    }
+}
+
+/// A directory that was moved in and has not become current stays, whatever the history says: without `current`, without a
+/// history, after more publications than it has lines, and in a new store.
+#[test]
+fn a_directory_that_was_moved_in_stays() {
+    type Change = fn(&Path);
+    let changes: [Change; 5] = [
+        |_| {},
+        |store| fs::remove_file(store.join("current")).unwrap(),
+        |store| fs::remove_file(store.join("history")).unwrap(),
+        |store| {
+            let lines: String = (1001..2000).chain([1]).map(|number| format!("{}\n", id(number))).collect();
+            fs::write(store.join("history"), lines).unwrap();
+        },
+        |store| fs::write(store.join("history"), "gen-0000000001\ngen-0000000002\n").unwrap(),
+    ];
+    for change in changes {
+        for generations in [0, 1] {
+            let (directory, built) = (TempDir::new(), TempDir::new());
+            let store = store_of(&directory.path().join("store"), generations);
+            let moved = id(generations + 1);
+            fs::create_dir_all(store.generation_path(moved)).unwrap();
+            fs::write(store.path().join("lock"), format!("{moved}\n")).unwrap();
+            Sample::new(12).write_all(&store.generation_path(moved));
+            fs::write(store.path().join(format!("moved-{moved}")), format!("{moved} <- {}\n", built.path().display()))
+                .unwrap();
+            if generations == 0 {
+                fs::write(store.path().join("history"), format!("{moved}\n")).unwrap();
+            } else {
+                change(store.path());
+            }
+            let error = store.writer().unwrap().discard(moved).unwrap_err();
+            assert!(error.to_string().contains(built.path().to_str().unwrap()), "{error}");
+            Sample::new(20).publish(&store.writer().unwrap());
+            store.writer().unwrap().gc(0).unwrap();
+            assert_eq!(fs::read(store.generation_path(moved).join("info")).unwrap(), Sample::new(12).info);
+            assert_eq!(store.moved_in().unwrap().len(), 1);
+            store.writer().unwrap().rollback(Some(moved)).unwrap();
+            assert_eq!(store.moved_in().unwrap(), []);
+        }
+    }
+}
+
 /// A forked child may drop its copy of an unpublished generation: the files stay, and the parent publishes them.
 #[cfg(unix)]
 #[test]

@@ -281,6 +281,13 @@ fn a_base_keeps_its_modes() {
     let (_, report) = update(Updater::new(&store, &UpdateOptions::new()).unwrap(), &changes).unwrap();
     assert_eq!((report.written_shards, report.linked_shards, report.copied_shards), (1, 63, 0));
     assert!(modes(&store.join("current")).iter().all(|mode| mode & 0o222 == 0));
+    // a directory in the store that is none of its generations
+    let inside = store.join("mine");
+    fs::rename(&given, &inside).unwrap();
+    let base = OpenOptions::new().open(&inside).unwrap().snapshot();
+    let updater = Updater::with_base(&store, &base, &UpdateOptions::new()).unwrap();
+    assert_eq!(update(updater, &changes).unwrap().1.copied_shards, 63);
+    assert!(modes(&inside).iter().all(|mode| *mode == 0o640));
     apply(&mut pairs, &changes);
     check_pairs(&new, &pairs);
     check_pairs(&store, &pairs);

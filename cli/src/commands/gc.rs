@@ -32,18 +32,18 @@ Examples:
 
 The current generation is never removed, nor one that a process has open. A damaged generation does
 not count for --keep, and a message says so. A directory that publish --move has moved in, and that
-has not become current because the disk failed, is kept and named. If a generation cannot be removed, the others still
-are; it is named, and the exit code is 4. What is freed is the size of the files without another
-name: those that a generation shares with one that stays are not counted.
+has not become current because the disk failed, is kept and named. If a generation cannot be
+removed, the others still are; it is named, and the exit code is 4. What is freed is the size of the
+files without another name: those that a generation shares with one that stays are not counted.
 
 At a URL, the parts of an object that a killed push was sending are no object yet, and stay: set a
 lifecycle rule for incomplete multipart uploads on S3 and Google; Azure removes them after a week.
 
 With --json, the members are \"dry_run\", \"removed\" (each with \"generation\", \"bytes\" and \"damage\",
 which is why it cannot be opened, or null), \"in_use\" (names), \"failed\" (each with \"generation\" and
-\"error\"), \"moved_in\" (each with \"generation\" and \"from\") and \"freed_bytes\". With --dry-run, 'removed' is what would be removed. At a URL they are
-\"dry_run\", \"removed\" (names), \"objects\" (their number) and \"freed_bytes\", and the first failure
-ends the run.
+\"error\"), \"moved_in\" (each with \"generation\" and \"from\") and \"freed_bytes\". With --dry-run,
+'removed' is what would be removed. At a URL they are \"dry_run\", \"removed\" (names), \"objects\" (their
+number) and \"freed_bytes\", and the first failure ends the run.
 
 Exit codes: 0 done, 2 no store, 3 current names a generation that does not exist, 4 a generation
 could not be removed, not found, or another writer is at work.")]

@@ -37,8 +37,8 @@ without a manifest: its build was killed or is still running. 'in use' is one th
 open, so gc keeps it.
 
 With --json, the members of a generation are \"generation\", \"state\" (current, earlier, rolled-back,
-moved-in, incomplete), \"in_use\" (null where the operating system does not list locks), \"completed\", \"keys\",
-\"value_bytes\", \"shards\" (null if the manifest is missing or damaged) and \"bytes\".
+moved-in, incomplete), \"in_use\" (null where the operating system does not list locks), \"completed\",
+\"keys\", \"value_bytes\", \"shards\" (null if the manifest is missing or damaged) and \"bytes\".
 
 At a URL, the date is when the successor of a generation became current, by the clock of the server,
 and 'incomplete' is an upload under way or interrupted. With --json, the members there are

@@ -33,9 +33,9 @@ is not supported.
 
 The same command with the same receipts again changes nothing, also after another build, and also if
 the first run was killed; it says if another generation is current by then. If the first run was
-killed and its generation was rolled back since, the exit code is 5, and it does not become current
-again. A job that runs again from sharddb spill on has other receipts, and its generation becomes
-current. After sharddb clean-parts the command fails.
+killed and a rollback without a number left its generation, the exit code is 5, and it does not
+become current again. A job that runs again from sharddb spill on has other receipts, and its
+generation becomes current. After sharddb clean-parts the command fails.
 
 With --json, the members are \"generation\", \"current\", \"keys\", \"duplicates_dropped\",
 \"value_bytes\", \"shards\" and \"file_bytes\". See sharddb spill --help for all steps.

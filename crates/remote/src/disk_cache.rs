@@ -116,8 +116,8 @@ impl DiskCache {
     fn try_get(&self, block: &BlockId) -> io::Result<Option<Vec<u8>>> {
         let identity = identity_of(block);
         let path = self.path_of(&identity);
-        if !fs::metadata(&path)?.is_file() {
-            return Ok(None); // opening a FIFO would wait for a writer
+        if !fs::symlink_metadata(&path)?.is_file() {
+            return Ok(None); // opening a FIFO would wait for a writer, and a link may lead to a file of another use
         }
         let mut file = File::open(&path)?;
         let Some(mut bytes) = read_block(&mut file, &identity, block.range.end - block.range.start)? else {
@@ -141,6 +141,7 @@ impl DiskCache {
         if let Some(parent) = path.parent() {
             match fs::create_dir(parent) {
                 Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
+                _ if !fs::symlink_metadata(parent)?.is_dir() => return Ok(()), // a link, or a file
                 _ => {}
             }
         }
@@ -311,11 +312,18 @@ fn check_entries(directory: &Path) -> Result<bool> {
         }
     }
     // after the list: another process may have made it a cache meanwhile
-    let is_marked = fs::read(directory.join(MARKER)).is_ok_and(|text| text == MARKER_TEXT.as_bytes());
+    let is_marked = has_marker(directory);
     match of_marked.filter(|_| !is_marked) {
         Some(name) => Err(no_cache(directory, &name)),
         None => Ok(is_marked),
     }
+}
+
+/// Returns whether a directory has the marker, exactly. Opens no other kind of file, and reads no longer one.
+fn has_marker(directory: &Path) -> bool {
+    let path = directory.join(MARKER);
+    let is_as_long = |entry: fs::Metadata| entry.is_file() && entry.len() == MARKER_TEXT.len() as u64;
+    fs::symlink_metadata(&path).is_ok_and(is_as_long) && fs::read(path).is_ok_and(|text| text == MARKER_TEXT.as_bytes())
 }
 
 fn no_cache(directory: &Path, found: &std::ffi::OsStr) -> Error {
@@ -494,6 +502,27 @@ mod tests {
         for name in of_others {
             assert_eq!(fs::read(directory.path().join(name)).unwrap(), b"text", "{name}");
         }
+    }
+
+    /// Neither a marker of another kind is read, nor is anything written through a link.
+    #[cfg(unix)]
+    #[test]
+    fn links_and_other_kinds_of_files_are_not_followed() {
+        use std::os::unix::fs::symlink;
+        let (directory, elsewhere) = (TempDir::new(), TempDir::new());
+        symlink("/dev/zero", directory.path().join(MARKER)).unwrap();
+        DiskCache::open(directory.path(), 1000).unwrap_err();
+        fs::remove_file(directory.path().join(MARKER)).unwrap();
+        let long = File::create(directory.path().join(MARKER)).unwrap();
+        long.set_len(1 << 40).unwrap();
+        DiskCache::open(directory.path(), 1000).unwrap_err();
+        fs::remove_file(directory.path().join(MARKER)).unwrap();
+        let cache = DiskCache::open(directory.path(), 1 << 20).unwrap();
+        let id = block("0.shard", 0..5);
+        let path = cache.path_of(&identity_of(&id));
+        symlink(elsewhere.path(), path.parent().unwrap()).unwrap();
+        cache.put(&id, b"bytes");
+        assert_eq!(fs::read_dir(elsewhere.path()).unwrap().count(), 0);
     }
 
     /// What processes that ended left is removed: a temporary file, an empty block, one that a crash left as zeros.

@@ -19,7 +19,7 @@ pub(crate) mod history {
     use crate::error::Result;
     use crate::store::generation_id::GenerationId;
 
-    pub(crate) fn read(store: &Path) -> Result<Vec<GenerationId>> {
+    pub(crate) fn read_with_older(store: &Path) -> Result<Vec<GenerationId>> {
         super::generations(store)
     }
 }
