@@ -106,15 +106,13 @@ fn descend(directory: &Path, dimensions: usize, above: &mut Vec<u64>, found: &mu
     Ok(())
 }
 
-/// Returns the names in a directory. A missing directory has none.
+/// Returns the names in a directory. A missing directory has none; a dangling link or a file in its place is an error, since
+/// its chunks are elsewhere or lost.
 fn names(directory: &Path) -> Result<Vec<String>> {
     let fail = |error| Error::io("list the directory", directory, error);
     let entries = match fs::read_dir(directory) {
-        Ok(entries) => entries,
-        Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
-            return Ok(Vec::new());
-        }
-        Err(error) => return Err(fail(error)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound && !entry::exists(directory)? => return Ok(Vec::new()),
+        entries => entries.map_err(fail)?,
     };
     let mut names = Vec::new();
     for entry in entries {

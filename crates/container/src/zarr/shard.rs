@@ -4,6 +4,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use sharddb::bytes::{AlignedBytes, Bytes, Storage};
+use sharddb::fs::entry;
 use sharddb_format::byte_range::ByteRange;
 use sharddb_format::{Error, Result};
 
@@ -27,6 +28,23 @@ pub(super) struct ShardFile {
     wrapped: bool,
 }
 
+/// Checks that no dangling link is in the place of a directory on the way to a file that is not there.
+///
+/// Errors: `Io`.
+fn check_absent(array: &Path, path: &Path) -> Result<()> {
+    let on_the_way = path.ancestors().skip(1).take_while(|directory| *directory != array);
+    for directory in on_the_way {
+        if entry::is_dir(directory)? {
+            return Ok(());
+        }
+        if entry::exists(directory)? {
+            let error = io::Error::new(io::ErrorKind::NotFound, "it is a link that leads nowhere");
+            return Err(Error::io("find the chunks in", directory, error));
+        }
+    }
+    Ok(())
+}
+
 impl ShardFile {
     /// Opens the file of a shard and verifies the checksum of its index. Returns `None` if there is no file.
     ///
@@ -43,7 +61,7 @@ impl ShardFile {
     ) -> Result<Option<ShardFile>> {
         let path = array.join(metadata.shard_path(shard));
         match path.symlink_metadata() {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return check_absent(array, &path).map(|()| None),
             _ => {} // opening reports any other error
         }
         let opened = ShardFile::open_at(&path, metadata, options);

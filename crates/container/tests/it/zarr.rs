@@ -242,6 +242,33 @@ fn a_checksum_behind_a_chunk_is_compared() {
     }
 }
 
+/// The chunks below a directory are not absent if a link in its place leads nowhere, as to a disk that is not mounted, or if
+/// a file is there.
+#[cfg(unix)]
+#[test]
+fn a_directory_of_chunks_that_leads_nowhere_is_an_error() {
+    type Make = fn(&std::path::Path);
+    let makes: [Make; 2] =
+        [|path| std::os::unix::fs::symlink("/nonexistent/disk", path).unwrap(), |path| fs::write(path, "").unwrap()];
+    for (place, make) in ["c", "c/1"].into_iter().flat_map(|place| makes.map(|make| (place, make))) {
+        let scratch = TempDir::new();
+        let json = small_array("", "").replace("\"shape\": [16]", "\"shape\": [16, 2]");
+        let json = json.replace("[8]", "[8, 1]").replace("[4]", "[4, 1]").replace("v2", "default");
+        fs::write(scratch.path().join("zarr.json"), json).unwrap();
+        let open = || ZarrArray::open(scratch.path());
+        assert_eq!(open().unwrap().get(7, Form::Decoded).unwrap(), None, "nothing is there");
+        assert_eq!(open().unwrap().keys().count(), 0);
+        let path = scratch.path().join(place);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        make(&path);
+        let got = open().and_then(|array| array.get(7, Form::Decoded).map(drop));
+        let listed = open().and_then(|array| array.keys().collect::<Result<Vec<_>, _>>().map(drop));
+        for error in [got.unwrap_err(), listed.unwrap_err()] {
+            assert_eq!(error.kind(), ErrorKind::Io, "{place}: {error}");
+        }
+    }
+}
+
 #[test]
 fn shards_compressed_as_a_whole_are_read_within_the_cap() {
     use std::io::Write;
