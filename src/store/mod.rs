@@ -447,7 +447,6 @@ impl StoreWriter {
             None => history::end_with(&self.path, id)?,
         }
         current_copy::swap(&self.path, id, &found)?;
-        _ = history::compact(&self.path); // the next append does it, too
         moved::forget(&self.path, id);
         Ok(id)
     }

@@ -1098,7 +1098,7 @@ fn damaged_local_files_are_not_reused() {
     let staging = local.directory.path().join(format!("copy.pull-{generation}"));
     std::fs::create_dir(&staging).unwrap();
     std::fs::write(staging.join("1.shard"), "x").unwrap();
-    std::fs::write(staging.join("tmp-0"), "x").unwrap();
+    std::fs::write(staging.join("tmp-0123456789abcdef0123456789abcdef"), "x").unwrap();
     let pulled = local.pull(&server).unwrap();
     assert_eq!((pulled.shared, pulled.resumed), (0, 0));
     assert_eq!(files(&current_directory(&local.copy())), local.files(2));
