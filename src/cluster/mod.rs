@@ -18,14 +18,14 @@
 //! A step may be killed, repeated, or run twice at the same time. Files get their final names when they are complete
 //! and synced, and these names contain digests of their content. The driver keeps one receipt per task and passes the
 //! same receipts to all parts, and it keeps one receipt per part. Attempts cannot mix: a receipt names the exact file of
-//! one attempt. A spill has 16 random bytes, so the receipts show whether a step is a retry or another run: the same receipts
-//! are a retry, and a run that spills again is another one, also with the same input.
+//! one attempt. A spill has 16 random bytes, so the receipts show whether a step is a retry or another run: the same
+//! receipts are a retry, and a run that spills again is another one, also with the same input.
 //!
 //! | failure | effect |
 //! |---|---|
 //! | a task or a part is killed | a temporary file, which [`clean`] removes; run it again |
 //! | a task runs twice | two files, and the receipts decide |
-//! | a part runs twice | of the same spills: one directory; of others: two, and the receipts decide |
+//! | a part runs twice | one directory if the spills are the same; else two, and the receipts decide |
 //! | a receipt is lost, doubled, or of another plan | `InvalidInput`, nothing is published |
 //! | a spill or a part is lost or damaged | `NotFound` or `Corrupt` with the file, nothing is published |
 //! | the publication is killed | the old or the new generation is current; publish again |

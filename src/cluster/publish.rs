@@ -67,8 +67,8 @@ impl SpillSet {
     /// # Errors
     ///
     /// `InvalidInput` for a missing, repeated or foreign receipt; `NotFound` if the directory of a part is missing;
-    /// `Corrupt` or `Io`, with the file, for a shard that is missing or not that of its receipt; `Superseded`; `Locked` if the store
-    /// has another writer; those of [`BuildOptions::create`](crate::BuildOptions::create) and [`Candidate::publish`].
+    /// `Corrupt` or `Io`, with the file, for a shard that is missing or not that of its receipt; `Superseded`; `Locked`
+    /// if the store has another writer; those of [`BuildOptions::create`](crate::BuildOptions::create) and [`Candidate::publish`].
     /// Nothing is published then, unless the disk fails after the generation became current: repeat the call, which
     /// finds that.
     pub fn publish(

@@ -95,8 +95,9 @@ impl SpillSet {
         &self.plan
     }
 
-    /// Returns whether no other run of the job has these receipts: a spill has random bytes. Those of earlier versions have
-    /// none.
+    /// Returns whether no other run of the job has these receipts: a spill has random bytes. Those of earlier versions
+    /// have none.
+    #[doc(hidden)]
     pub fn are_of_one_run(&self) -> bool {
         self.receipts.iter().any(|receipt| receipt.run.is_some())
     }

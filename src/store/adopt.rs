@@ -91,11 +91,7 @@ impl Foreign {
             }
             prepared => prepared?,
         }
-        let moved = self.install_recorded(store, &mut *lock.begin_operation()?);
-        match moved {
-            Err(error) if fs::crosses_devices(&error) => self.copy(store, lock)?.publish(),
-            moved => moved,
-        }
+        self.installed_or_copied(store, lock, Foreign::install_recorded)
     }
 
     /// Installs the directory, with a record of it for as long as it is not current.
@@ -116,11 +112,21 @@ impl Foreign {
     /// Publishes a staging directory like [`publish_moved`](Self::publish_moved), without a record: it can be made again.
     pub(super) fn publish_staged(&self, store: &Path, lock: &SharedLock) -> Result<GenerationId> {
         self.prepare_move(store, lock)?;
+        self.installed_or_copied(store, lock, |foreign, store, lock| publish::install(store, lock, &foreign.directory))
+    }
+
+    /// Installs the directory, or publishes a copy if the store is on another file system.
+    fn installed_or_copied(
+        &self,
+        store: &Path,
+        lock: &SharedLock,
+        install: impl FnOnce(&Foreign, &Path, &mut Lock) -> Result<GenerationId>,
+    ) -> Result<GenerationId> {
         // a statement of its own, so that the operation ends before `copy` begins another
-        let published = publish::install(store, &mut *lock.begin_operation()?, &self.directory);
-        match published {
+        let installed = install(self, store, &mut *lock.begin_operation()?);
+        match installed {
             Err(error) if fs::crosses_devices(&error) => self.copy(store, lock)?.publish(),
-            published => published,
+            installed => installed,
         }
     }
 

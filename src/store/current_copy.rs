@@ -61,17 +61,16 @@ pub(super) fn examine(store: &Path) -> Result<Found> {
 ///
 /// Errors: `InvalidInput` if a foreign file has a temporary name; `Io`.
 pub(super) fn swap(store: &Path, id: GenerationId, found: &Found) -> Result<()> {
-    let (path, aside) = (
-        store.join(CURRENT),
-        match found {
-            Found::Replaceable => return current::swap(store, id),
-            Found::Copy(original) => store.join(scratch::name_for_deletion(&original.to_string())),
-            Found::Different => free_aside(store)?,
-        },
-    );
-    if let Found::Copy(_) = found {
-        scratch::remove_own(&aside)?;
-    }
+    let path = store.join(CURRENT);
+    let aside = match found {
+        Found::Replaceable => return current::swap(store, id),
+        Found::Copy(original) => {
+            let doomed = store.join(scratch::name_for_deletion(&original.to_string()));
+            scratch::remove_own(&doomed)?;
+            doomed
+        }
+        Found::Different => free_aside(store)?,
+    };
     fs::rename(&path, &aside)?;
     if let Err(error) = current::swap(store, id) {
         _ = fs::rename(&aside, &path);

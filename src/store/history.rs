@@ -6,13 +6,14 @@
 //! gen-0000000004
 //! ```
 //!
-//! A publication, and a rollback to a given generation, append a line before `current` changes. An earlier line of the same
-//! generation stays until the next append: of two, the last one counts. A rollback to the previous entry removes the lines after that entry before `current`
-//! changes. So a line after that of the current generation is void: a crash came before `current` changed, or an earlier
-//! version rolled the generation back, which left the line. The next append drops void lines.
+//! A publication, and a rollback to a given generation, append a line before `current` changes. An earlier line of the
+//! same generation stays until the next append: of two, the last one counts. A rollback to the previous entry removes
+//! the lines after that entry before `current` changes. So a line after that of the current generation is void: a crash
+//! came before `current` changed, or an earlier version rolled the generation back, which left the line. The next append
+//! drops void lines.
 //!
-//! For a collection, complete generations that have no line any more count as earlier entries, by number. A rollback does not
-//! return to them, since they may have been rolled back.
+//! For a collection, complete generations that have no line any more count as earlier entries, by number. A rollback
+//! does not return to them, since they may have been rolled back.
 //!
 //! A store written by an earlier version has no such file. Its history is its complete generations up to the current
 //! one, by number.

@@ -118,8 +118,9 @@ fn list(store: &Store, errors: &mut Errors) -> Result<Vec<Listed>> {
         let state = match (stored.is_complete, stored.is_current) {
             (false, _) => State::Incomplete,
             (true, true) => State::Current,
-            (true, false) if history.contains(&stored.id) => State::Earlier,
+            // first: without `current`, the history has its line, too
             (true, false) if moved.iter().any(|moved| moved.id == stored.id) => State::MovedIn,
+            (true, false) if history.contains(&stored.id) => State::Earlier,
             (true, false) => State::RolledBack,
         };
         listed.push(Listed::of(store, &stored, state, totals, &leases)?);

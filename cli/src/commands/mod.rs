@@ -88,8 +88,8 @@ server must begin its answer, and send each 64 KiB of it; an upload has a second
 SHARDDB_REMOTE_RETRIES is the number of retries of one request.
 
 Exit codes: 0 done, found or equal, 1 absent or different, 2 usage, 3 corrupt, unsupported or
-malformed (or findings of verify), 4 not found, no space, locked and other I/O, 70 a bug in sharddb,
-130 and 143 after SIGINT and SIGTERM.";
+malformed (or findings of verify), 4 not found, no space, locked and other I/O, 5 a publication that
+was rolled back or replaced is repeated, 70 a bug in sharddb, 130 and 143 after SIGINT and SIGTERM.";
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {

@@ -235,7 +235,7 @@ impl Error {
         self
     }
 
-    /// Adds a sentence to the message.
+    /// Puts a sentence before the message, which follows in brackets.
     #[cold]
     pub fn and(mut self, more: &str) -> Error {
         self.0.message = format!("{more} ({})", self.0.message);
