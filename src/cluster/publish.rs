@@ -81,7 +81,8 @@ impl SpillSet {
         let directory = PartsDir::of_job(store.as_ref(), job)?;
         let job = self.job(directory, parts, options)?;
         if !job.directory.exists()? {
-            let message = "expected the directory of the job, found none: build its parts, or check the names";
+            let message = "expected the directory of the job, which is not a link, found none: build its parts, or check \
+                           the names";
             return Err(Error::new(ErrorKind::NotFound, message).at_path(job.directory.path()));
         }
         disk::with_syncs_if(options.durable, || job.publish(store.as_ref(), options))
@@ -241,7 +242,7 @@ impl Job<'_> {
     fn superseded(&self, mark: Mark, id: GenerationId, why: &str) -> Error {
         let message = format!(
             "these parts were {id}, which is not published again: {why}. To publish them all the same, remove this file and \
-             publish again; otherwise clean the parts of this job"
+             publish again, after the job from its spills on if they are gone; otherwise clean the parts of this job"
         );
         Error::new(ErrorKind::Superseded, message).at_path(&self.directory.mark_path(mark, &self.digest))
     }

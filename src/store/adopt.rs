@@ -194,8 +194,8 @@ impl Foreign {
     fn check_no_store(&self) -> Result<()> {
         let parent = self.directory.parent().unwrap_or(&self.directory);
         if fs::exists(&parent.join(CURRENT))? || fs::exists(&parent.join(LOCK))? {
-            let message = "expected a directory outside of any store, found a generation of one: \
-                           copy it, or roll back to it";
+            let message =
+                "expected a directory outside of any store, found one in a store: copy it instead of moving it";
             return Err(Error::invalid_input(message).at_path(&self.directory));
         }
         Ok(())
@@ -205,12 +205,11 @@ impl Foreign {
     /// files, with which gc would never remove the generation.
     fn check_own_files(&self) -> Result<()> {
         let Some(path) = contents::foreign_in_generation(&self.directory)? else { return Ok(()) };
-        let message = match fs::is_link(&path)? {
-            true => "expected only regular files in the directory to move, found a link: copy the directory instead",
-            false => {
-                "expected only the files of a generation in the directory to move, found another: copy the directory instead"
-            }
-        };
+        let found = if fs::is_link(&path)? { "a link" } else { "another entry" };
+        let message = format!(
+            "expected only the regular files of a generation in a directory to move, found {found}: take it away, or copy \
+             the directory instead of moving it"
+        );
         Err(Error::invalid_input(message).at_path(&path))
     }
 

@@ -22,7 +22,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 
 use crate::bytes::read_whole;
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::fs;
 use crate::store::generation_id::GenerationId;
 use crate::store::lines::{LINE_LEN, MAX_HISTORY, parse};
@@ -32,7 +32,7 @@ use crate::store::{current, generations, intact, is_complete, moved, scratch};
 /// Returns the generations that were current, oldest first; the last is the current one. Some may have been removed
 /// since.
 ///
-/// Errors: `Corrupt` if the file or `current` is damaged; `TooLarge` if the file is longer than 1,000 lines; `Io`.
+/// Errors: `Corrupt` if the file or `current` is damaged; `Io`.
 pub(crate) fn read(store: &Path) -> Result<Vec<GenerationId>> {
     entries(store, current::read(store)?)
 }
@@ -91,7 +91,7 @@ fn write(store: &Path, entries: &[GenerationId]) -> Result<()> {
 
 /// Returns whether the file has the line of a generation, void or not.
 ///
-/// Errors: `Corrupt` or `TooLarge` if the file is damaged; `Io`.
+/// Errors: `Corrupt` if the file is damaged; `Io`.
 pub(super) fn has_line(store: &Path, id: GenerationId) -> Result<bool> {
     lines(store).map(|lines| lines.is_some_and(|lines| lines.contains(&id)))
 }
@@ -114,7 +114,7 @@ pub(super) fn remove(store: &Path) -> Result<()> {
 
 /// Checks that a line can be appended.
 ///
-/// Errors: `Corrupt` or `TooLarge` if the file is damaged; `InvalidInput` if a foreign file has the temporary name;
+/// Errors: `Corrupt` if the file is damaged; `InvalidInput` if a foreign file has the temporary name;
 /// `Io`.
 pub(super) fn check(store: &Path) -> Result<()> {
     lines(store)?;
@@ -152,7 +152,10 @@ fn lines(store: &Path) -> Result<Option<Vec<GenerationId>>> {
     if !is_file {
         return Err(damaged("a file that is not a regular one"));
     }
-    let bytes = read_whole(&path, (MAX_HISTORY * LINE_LEN) as u64)?;
+    let bytes = match read_whole(&path, (MAX_HISTORY * LINE_LEN) as u64) {
+        Err(error) if error.kind() == ErrorKind::TooLarge => return Err(damaged("more")),
+        bytes => bytes?,
+    };
     if bytes.is_empty() {
         return Ok(None); // says no more than no file
     }
@@ -331,6 +334,12 @@ mod tests {
         store.writer().unwrap().rollback(Some(id(1))).unwrap();
         assert_eq!(numbers(store.path()), (4..1002).chain([2, 1]).collect::<Vec<_>>());
         write(&history, "gen-0000000001\n".repeat(1001)).unwrap();
-        assert_eq!(read(store.path()).unwrap_err().kind(), ErrorKind::TooLarge);
+        let error = read(store.path()).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Corrupt);
+        assert!(
+            error
+                .message()
+                .ends_with("found more: move it away, then the generations count in the order of their numbers")
+        );
     }
 }

@@ -217,7 +217,7 @@ pub(super) fn check_publishable(store: &Path, lock: &SharedLock) -> Result<()> {
 
 /// Renames a complete, synced directory to the next generation and makes it current.
 ///
-/// Errors: `Corrupt` or `TooLarge` if `current` or `history` is damaged; `InvalidInput` if no number is left or a
+/// Errors: `Corrupt` if `current` or `history` is damaged; `InvalidInput` if no number is left or a
 /// foreign file has a temporary name; `Io`.
 ///
 /// After an error the old generation is current and the directory has its old path, with two exceptions, in which

@@ -103,7 +103,7 @@ finding_kinds! {
     MissingShard, "missing-shard", Error;
     /// A file has the name of a shard that the manifest does not list, or that did not exist at open. It is not read.
     UnlistedShard, "unlisted-shard", Error;
-    /// `info` or the manifest cannot be opened or read.
+    /// `info`, the manifest or the attributes of a bcolz array cannot be opened or read.
     UnreadableFile, "unreadable-file", Error;
     /// A shard's file cannot be opened or read.
     UnreadableShard, "unreadable-shard", Error;

@@ -150,7 +150,7 @@ impl Args {
 
     fn copy_chunks(&self, source: &dyn Container, mut options: BuildOptions, context: &Context) -> Result<()> {
         options.data_encoding(Encoding::Raw);
-        if let Some((member, metadata)) = source.preserved() {
+        if let Some((member, metadata)) = source.preserved()? {
             // the null is for metadata with a member "sharding": the loader refuses an info that has only a nested one
             options.info(format!("{{\"{member}\": {metadata}, \"sharding\": null}}"));
         }

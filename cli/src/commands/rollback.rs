@@ -1,8 +1,8 @@
 //! `rollback`: makes another generation current.
 
 use std::collections::BTreeSet;
-use std::fs;
 use std::path::{Path, PathBuf};
+use std::{fs, io};
 
 use serde_json::json;
 use sharddb::GenerationId;
@@ -10,7 +10,7 @@ use sharddb::GenerationId;
 use crate::commands::{open_store, write_json};
 use crate::context::{Context, warn};
 use crate::exit::Exit;
-use crate::failure::Result;
+use crate::failure::{Failure, Result};
 use crate::remote::url::path_or_url;
 use crate::remote::{Call, RemoteStore};
 
@@ -53,9 +53,9 @@ impl Args {
         let store = open_store(&self.store)?;
         let previous = store.current().unwrap_or_default(); // a rollback may repair it
         let history = if generation.is_none() { store.history()? } else { Vec::new() };
-        let kept = copies(store.path());
+        let kept = copies(store.path())?;
         let id = store.writer()?.rollback(generation)?;
-        for copy in copies(store.path()).difference(&kept) {
+        for copy in copies(store.path())?.difference(&kept) {
             warn(format_args!(
                 "sharddb: current was a directory that differs from the generation it copies, and is kept as {}: sharddb verify \
                  shows which is intact",
@@ -79,7 +79,9 @@ impl Args {
 }
 
 /// Returns the entries `current.N`, which are copies of generations that a rollback has kept.
-fn copies(store: &Path) -> BTreeSet<PathBuf> {
-    let paths = fs::read_dir(store).into_iter().flatten().flatten().map(|entry| entry.path());
-    paths.filter(|path| path.file_stem() == Some("current".as_ref()) && path.extension().is_some()).collect()
+fn copies(store: &Path) -> Result<BTreeSet<PathBuf>> {
+    let entries = fs::read_dir(store).and_then(|entries| entries.collect::<io::Result<Vec<_>>>());
+    let entries = entries.map_err(|error| Failure::io("list", store, error))?;
+    let is_copy = |path: &PathBuf| path.file_stem() == Some("current".as_ref()) && path.extension().is_some();
+    Ok(entries.iter().map(fs::DirEntry::path).filter(is_copy).collect())
 }

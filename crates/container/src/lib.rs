@@ -126,8 +126,12 @@ pub trait Container: sealed::Sealed + Send + Sync {
 
     /// Returns what a store must keep of the container besides its chunks so that it can be exported again: the name of a
     /// member of `info`, and its JSON text. `None` if nothing needs to be kept.
-    fn preserved(&self) -> Option<(&'static str, String)> {
-        None
+    ///
+    /// # Errors
+    ///
+    /// `Io`, `InvalidSpec` if the attributes of a bcolz array cannot be read.
+    fn preserved(&self) -> Result<Option<(&'static str, String)>> {
+        Ok(None)
     }
 
     /// Returns the decoded chunk that a key without a chunk represents. `None` if the format has no fill value, or the key

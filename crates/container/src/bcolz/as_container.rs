@@ -71,8 +71,8 @@ impl Container for BcolzArray {
         Ok(report)
     }
 
-    fn preserved(&self) -> Option<(&'static str, String)> {
-        Some((ARRAY_MEMBER, preserved_array(self)))
+    fn preserved(&self) -> Result<Option<(&'static str, String)>> {
+        Ok(Some((ARRAY_MEMBER, preserved_array(self)?)))
     }
 }
 
@@ -86,7 +86,7 @@ impl BcolzArray {
 }
 
 /// Returns what an export needs besides the chunks: all meta files, and the number of chunks of each superchunk.
-pub(super) fn preserved_array(array: &BcolzArray) -> String {
+fn preserved_array(array: &BcolzArray) -> Result<String> {
     let mut storage = array.storage.members().clone();
     let mut sizes = array.sizes.file.members().clone();
     let mut files = Vec::new();
@@ -101,11 +101,9 @@ pub(super) fn preserved_array(array: &BcolzArray) -> String {
         let checksum = |part: &Part| part.file.header().checksum().as_str();
         files = parts.map(|part| json!({"nchunks": nchunks(part), "checksum": checksum(part)})).collect();
     }
-    let attributes = array.attributes().map(|attributes| attributes.to_json());
-    let attributes: Json =
-        attributes.ok().and_then(|text| serde_json::from_str(&text).ok()).unwrap_or_else(|| json!({}));
-    json!({
-        "layout": array.layout.as_str(), "storage": storage, "sizes": sizes, "attributes": attributes, "superchunks": files,
+    Ok(json!({
+        "layout": array.layout.as_str(), "storage": storage, "sizes": sizes,
+        "attributes": array.attributes()?.into_json(), "superchunks": files,
     })
-    .to_string()
+    .to_string())
 }

@@ -42,6 +42,10 @@ impl Attributes {
         Json::Object(self.0.members().clone()).to_string()
     }
 
+    pub(super) fn into_json(self) -> Json {
+        Json::Object(self.0.into_members())
+    }
+
     /// Sets an attribute to a value, given as JSON text: `23.5`, `"text"`, `[1, 2]`.
     ///
     /// # Errors

@@ -148,6 +148,10 @@ impl MetaFile {
         &self.members
     }
 
+    pub(super) fn into_members(self) -> Map<String, Value> {
+        self.members
+    }
+
     pub(super) fn set(&mut self, name: &str, value: Value) {
         self.members.insert(name.to_string(), value);
     }

@@ -15,6 +15,7 @@ use crate::ContainerOptions;
 use crate::bcolz::array::BcolzArray;
 use crate::bcolz::attributes::Attributes;
 use crate::bcolz::meta::{MetaFile, ROOTDIRS, RootdirLayout, STORAGE, has_meta, is_plain_name, meta_path};
+use crate::bcolz::verify::verify_attributes;
 
 /// Columns that are nested more deeply are refused.
 const MAX_COLUMN_DEPTH: usize = 32;
@@ -130,6 +131,7 @@ impl BcolzTable {
     /// Those of [`Container::verify`](crate::Container::verify). Every other fault is a finding.
     pub fn verify(&self, level: VerifyLevel) -> Result<VerifyReport> {
         let (mut report, rows) = (VerifyReport::of_files(level), self.rows());
+        verify_attributes(self.attributes(), &mut report);
         for (name, column) in self.columns() {
             column.verify_into(&mut report, &Progress::new())?;
             if column.rows() != rows {

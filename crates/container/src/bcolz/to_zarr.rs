@@ -122,14 +122,13 @@ impl<'a> Conversion<'a> {
             1 => json!({"name": "bytes"}),
             _ => json!({"name": "bytes", "configuration": {"endian": array.byte_order.as_str()}}),
         };
-        let attributes: Json = serde_json::from_str(&array.attributes()?.to_json()).unwrap_or_else(|_| json!({}));
         let metadata = json!({
             "zarr_format": 3,
             "node_type": "array",
             "shape": array.shape(),
             "data_type": self.data_type,
             "fill_value": self.fill_value(),
-            "attributes": attributes,
+            "attributes": array.attributes()?.into_json(),
             "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": chunk_shape(shard_rows)}},
             "chunk_key_encoding": {"name": "default", "configuration": {"separator": "/"}},
             "codecs": [{"name": "sharding_indexed", "configuration": {

@@ -5,6 +5,7 @@ use sharddb::{Phase, Progress, Unit};
 use sharddb_format::{Error, Result};
 
 use crate::bcolz::array::BcolzArray;
+use crate::bcolz::attributes::Attributes;
 use crate::bcolz::chunks::Chunks;
 
 impl BcolzArray {
@@ -33,6 +34,7 @@ impl BcolzArray {
 
     pub(super) fn verify_into(&self, report: &mut VerifyReport, progress: &Progress) -> Result<()> {
         self.verify_files(report);
+        verify_attributes(self.attributes(), report);
         let begin = |files| progress.begin_counting(Phase::Verify, Unit::Files, files);
         match &self.chunks {
             Chunks::Shipped(files) => {
@@ -75,5 +77,11 @@ impl BcolzArray {
                 report.add(FindingKind::WrongCount, Error::corrupt(message).at_path(&files.path(key)).at_key(key));
             }
         }
+    }
+}
+
+pub(super) fn verify_attributes(attributes: Result<Attributes>, report: &mut VerifyReport) {
+    if let Err(error) = attributes {
+        report.add(FindingKind::UnreadableFile, error);
     }
 }

@@ -176,13 +176,13 @@ impl Container for Bloscpack {
         Ok(report)
     }
 
-    fn preserved(&self) -> Option<(&'static str, String)> {
+    fn preserved(&self) -> Result<Option<(&'static str, String)>> {
         let metadata = self.metadata().and_then(|metadata| {
             let text = std::str::from_utf8(&metadata.bytes).ok()?; // metadata that is not UTF-8 is left out
             Some(serde_json::json!({"format": metadata.format, "text": text}))
         });
         let (checksum, max_app_chunks) = (self.header().checksum().as_str(), self.header().max_app_chunks());
         let kept = serde_json::json!({"checksum": checksum, "max_app_chunks": max_app_chunks, "metadata": metadata});
-        Some((FILE_MEMBER, kept.to_string()))
+        Ok(Some((FILE_MEMBER, kept.to_string())))
     }
 }

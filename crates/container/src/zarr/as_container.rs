@@ -71,8 +71,8 @@ impl Container for ZarrArray {
         verify(self, level, progress)
     }
 
-    fn preserved(&self) -> Option<(&'static str, String)> {
-        Some((INFO_MEMBER, self.metadata().to_json().to_string()))
+    fn preserved(&self) -> Result<Option<(&'static str, String)>> {
+        Ok(Some((INFO_MEMBER, self.metadata().to_json().to_string())))
     }
 
     fn fill_chunk(&self, key: u64) -> Result<Option<Value<'_>>> {

@@ -6,7 +6,8 @@ use std::path::{Path, PathBuf};
 
 use crate::common::{self, TempDir, data, json, name, number, sha256, text};
 use serde_json::Value as Json;
-use sharddb::{ErrorKind, Result, VerifyLevel};
+use sharddb::verify::VerifyReport;
+use sharddb::{Error, ErrorKind, Result, VerifyLevel};
 use sharddb_container::bcolz::{BcolzArray, BcolzTable, BcolzWriter, ByteOrder, Order, RootdirLayout};
 use sharddb_container::bloscpack::Bloscpack;
 use sharddb_container::{Container, ContainerOptions, Form, KeySpace};
@@ -161,6 +162,39 @@ fn the_layout_of_the_rfc_reads_back_whole() {
         assert_eq!(column.read_rows(0..column.rows()).unwrap().len() as u64, column.rows() * 4);
     }
     assert_eq!(table.attributes().unwrap().names().count(), 2);
+}
+
+/// An array whose attributes cannot be read is not imported without them.
+#[test]
+fn damaged_attributes_are_an_error() {
+    for (set, file) in [("b121_i4_setitem", "__attrs__"), ("rfc_flat_i4", "meta/attributes")] {
+        let scratch = copy_of(set);
+        let array = BcolzArray::open(scratch.path()).unwrap();
+        fs::write(scratch.path().join(file), "{\"answer\": ").unwrap();
+        check_attributes(
+            array.preserved().unwrap_err(),
+            ErrorKind::InvalidSpec,
+            &array.verify(VerifyLevel::Data).unwrap(),
+        );
+        fs::remove_file(scratch.path().join(file)).unwrap();
+        fs::create_dir(scratch.path().join(file)).unwrap();
+        check_attributes(array.preserved().unwrap_err(), ErrorKind::Io, &array.verify(VerifyLevel::Structure).unwrap());
+    }
+    let scratch = copy_of("b121_ctable");
+    fs::write(scratch.path().join("__attrs__"), "[1]").unwrap();
+    let table = BcolzTable::open(scratch.path()).unwrap();
+    check_attributes(
+        table.attributes().unwrap_err(),
+        ErrorKind::InvalidSpec,
+        &table.verify(VerifyLevel::Data).unwrap(),
+    );
+}
+
+fn check_attributes(error: Error, kind: ErrorKind, report: &VerifyReport) {
+    assert_eq!(error.kind(), kind, "{error}");
+    let [finding] = report.findings() else { panic!("expected one finding, found {:?}", report.findings()) };
+    assert_eq!(finding.kind().as_str(), "unreadable-file");
+    assert_eq!(finding.error().path(), error.path());
 }
 
 #[test]

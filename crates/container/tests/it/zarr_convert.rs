@@ -113,7 +113,7 @@ fn what_a_volume_cannot_be_is_refused() {
 
 /// Imports a container as `sharddb import` does.
 fn import(source: &dyn Container, store: &std::path::Path) -> Snapshot {
-    let (member, metadata) = source.preserved().unwrap();
+    let (member, metadata) = source.preserved().unwrap().unwrap();
     let mut options = BulkLoader::options();
     options.data_encoding(Encoding::Raw).info(format!("{{\"{member}\": {metadata}}}"));
     let mut loader = options.create(store).unwrap();

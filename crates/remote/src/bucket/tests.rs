@@ -988,6 +988,17 @@ fn a_pull_that_was_killed_is_continued() {
     assert!(resumed > 0);
 }
 
+/// The staging directory stands beside entries that a store has, too.
+#[test]
+fn a_pull_beside_entries_of_a_deployment() {
+    let (local, server) = (Local::new(), Server::new());
+    local.push(&server, 1).unwrap();
+    std::fs::write(local.directory.path().join("lock"), "").unwrap();
+    std::os::unix::fs::symlink("releases/1", local.directory.path().join("current")).unwrap();
+    local.pull(&server).unwrap();
+    assert_eq!(files(&current_directory(&local.copy())), local.files(1));
+}
+
 /// The local disk fails at any operation of a download: once, for good, or because it is full.
 #[test]
 fn a_pull_survives_a_failing_disk() {

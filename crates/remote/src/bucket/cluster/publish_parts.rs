@@ -245,7 +245,7 @@ impl Publication<'_> {
     fn superseded(&self, generation: &GenerationName, why: &str) -> Error {
         let message = format!(
             "these parts were {generation}, which is not published again: {why}. To publish them all the same, remove this \
-             object and publish again; otherwise clean the parts of this job"
+             object and publish again, after the job from its spills on if they are gone; otherwise clean the parts of this job"
         );
         Error::new(ErrorKind::Superseded, message).at_path(&self.bucket.root.place(&self.mark))
     }
