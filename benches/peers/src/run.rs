@@ -156,7 +156,7 @@ struct Place {
 
 impl Place {
     fn new(directory: PathBuf, keep: bool) -> Result<Place> {
-        if directory.exists() {
+        if directory.try_exists()? {
             fs::remove_dir_all(&directory)?;
         }
         fs::create_dir_all(&directory)?;

@@ -57,7 +57,7 @@ pub fn measure_ascending(bench: &Bench<'_>) -> Result<[Rounds; 2]> {
 }
 
 fn load_in_child(peer: &Peer, data: &DataSet, order: Order, directory: &Path) -> Result<(f64, f64)> {
-    if directory.exists() {
+    if directory.try_exists()? {
         fs::remove_dir_all(directory)?;
     }
     fs::create_dir_all(directory)?;
