@@ -95,8 +95,9 @@ impl<'a> PartBuild<'a> {
         let mut options = options.starting()?;
         spills.plan.shards(part)?;
         options.spec(*spills.plan.spec());
-        options.threads = options.threads.min(MAX_THREADS);
-        options.max_open_runs = MAX_OPEN_FILES - WAITING_SHARDS - OTHER_FILES - options.threads * FILES_PER_THREAD;
+        let threads = options.thread_count().min(MAX_THREADS);
+        options.threads(threads);
+        options.max_open_runs = MAX_OPEN_FILES - WAITING_SHARDS - OTHER_FILES - threads * FILES_PER_THREAD;
         let begin = || PartsDir::create(out)?.begin_part(options.temp_dir.as_deref());
         let new = disk::with_syncs_if(options.durable, begin)?;
         let sorter = Sorter::of_build(&options, new.spill_dir())?;

@@ -38,6 +38,7 @@ use crate::error::{ErrorLocation, Result};
 use crate::format::spec::ShardingSpec;
 use crate::ids::{MinishardNumber, ShardNumber};
 use crate::read::snapshot::Snapshot;
+use crate::threads;
 use crate::threads::in_order::in_order;
 use crate::threads::progress::{Phase, Progress};
 
@@ -212,8 +213,7 @@ impl Diff {
     }
 
     fn thread_count(&self) -> NonZero<usize> {
-        let default = || std::thread::available_parallelism().unwrap_or(NonZero::<usize>::MIN);
-        self.threads.unwrap_or_else(default)
+        threads::count(self.threads.map_or(0, NonZero::get))
     }
 }
 

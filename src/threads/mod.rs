@@ -8,6 +8,12 @@ use std::panic::resume_unwind;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
+/// Returns the number of threads that options ask for; of 0, what the machine offers now, which reads files of Linux.
+#[cold]
+pub(crate) fn count(asked: usize) -> NonZero<usize> {
+    NonZero::new(asked).unwrap_or_else(|| thread::available_parallelism().unwrap_or(NonZero::<usize>::MIN))
+}
+
 /// Runs `work` on this thread and on up to `threads - 1` others. Returns when all have ended.
 ///
 /// If the process cannot start more threads, fewer run: `work` takes what there is to do from a common source. A panic

@@ -30,14 +30,15 @@ pub(super) fn write(directory: &Path, target: &ShardsTarget<'_>, shards: &[Shard
     let ShardsTarget { options, spill_dir, .. } = *target;
     let keys = shards.iter().map(|shard| shard.keys).sum::<u64>();
     options.progress.begin(Phase::Order, keys.saturating_mul(8));
-    let budget = SortBudget { memory: options.memory_now() / 2, threads: options.threads, temp_dir: Some(spill_dir) };
+    let threads = options.thread_count();
+    let budget = SortBudget { memory: options.memory_now() / 2, threads, temp_dir: Some(spill_dir) };
     let sink = BuildSink { sorter: KeySorter::new(budget), options };
     let to_scan = ScanShards {
         spec: target.spec,
         numbers: shards.iter().map(|shard| shard.number).collect(),
         open: &|number| open(target, shards, number),
     };
-    let errors = scan(&to_scan, KeyBounds::ALL, options.threads, &sink)?;
+    let errors = scan(&to_scan, KeyBounds::ALL, threads, &sink)?;
     if let Some(error) = errors.into_iter().next() {
         return Err(error);
     }

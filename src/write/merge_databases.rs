@@ -143,7 +143,7 @@ impl<'a> Merger<'a> {
     }
 
     fn budget(&self) -> Budget {
-        Budget::new(self.options.memory_now(), self.options.threads)
+        Budget::new(self.options.memory_now(), self.options.thread_count())
     }
 
     fn write_union(&self, spec: ShardingSpec, union: &UnionPairs<'_>, pending: PendingGeneration) -> Result<Candidate> {

@@ -14,6 +14,7 @@ use crate::format::spec::{Encoding, ShardingSpec};
 use crate::plan::{KeyStats, Plan, Profile};
 use crate::plural::Plural;
 use crate::read::snapshot::Snapshot;
+use crate::threads;
 use crate::threads::progress::Progress;
 use crate::write::available_memory::available_memory;
 use crate::write::duplicates::Duplicates;
@@ -129,7 +130,7 @@ impl OnDuplicate {
 pub struct BuildOptions {
     /// `None` for the default, which is determined when a build starts.
     memory: Option<u64>,
-    pub(crate) threads: usize,
+    threads: usize,
     #[doc(hidden)]
     pub temp_dir: Option<PathBuf>,
     pub(crate) on_duplicate: OnDuplicate,
@@ -156,7 +157,7 @@ impl Default for BuildOptions {
     fn default() -> BuildOptions {
         BuildOptions {
             memory: None,
-            threads: std::thread::available_parallelism().map_or(1, usize::from),
+            threads: 0,
             temp_dir: None,
             on_duplicate: OnDuplicate::default(),
             checks: true,
@@ -192,10 +193,10 @@ impl BuildOptions {
         self
     }
 
-    /// Sets the number of threads that encode, checksum and sort besides the caller's, at least 1. Default: one per
-    /// core.
+    /// Sets the number of threads that encode, checksum and sort besides the caller's. Default: 0, which is one per core
+    /// that the process may use when the work starts.
     pub fn threads(&mut self, threads: usize) -> &mut BuildOptions {
-        self.threads = threads.max(1);
+        self.threads = threads;
         self
     }
 
@@ -417,6 +418,11 @@ impl BuildOptions {
             return Err(Error::invalid_input(message));
         }
         Ok(BuildOptions { memory: Some(memory), ..self.clone() })
+    }
+
+    /// Returns the number of threads: what was set, or the default of a build that starts now.
+    pub(crate) fn thread_count(&self) -> usize {
+        threads::count(self.threads).get()
     }
 
     /// Returns the memory in bytes: what was set, or the default of a build that starts now.

@@ -107,7 +107,7 @@ impl Sorter {
         spill_dir: &Path,
         first_batch: u64,
     ) -> Result<Sorter> {
-        let budget = Budget::new(options.memory_now(), options.threads);
+        let budget = Budget::new(options.memory_now(), options.thread_count());
         let workers = Workers::start(options, duplicates, budget.threads, data_encoding, spill_dir);
         Ok(Sorter {
             duplicates,

@@ -99,7 +99,7 @@ impl KeyRange {
         let (generation, options) = (&self.snapshot.generation, &self.options);
         options.begin(self.snapshot.key_count().unwrap_or(0));
         let sink = SortSink { sorter: KeySorter::new(options.budget()), options };
-        let errors = scan_generation(generation, bounds, options.thread_count(), &sink)?;
+        let errors = scan_generation(generation, bounds, options.asked_threads(), &sink)?;
         self.source = match sink.sorter.finish()? {
             SortedKeys::InMemory(keys) => Source::Memory(keys),
             SortedKeys::Spilled(merge) => {

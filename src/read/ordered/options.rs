@@ -1,7 +1,6 @@
 //! Options of ranges that have to sort keys.
 
 use std::path::PathBuf;
-use std::thread;
 
 use crate::error::Result;
 use crate::read::ordered::scan::KeySink;
@@ -38,12 +37,7 @@ pub struct RangeOptions {
 
 impl Default for RangeOptions {
     fn default() -> RangeOptions {
-        RangeOptions {
-            memory: DEFAULT_MEMORY,
-            threads: thread::available_parallelism().map_or(1, usize::from),
-            temp_dir: None,
-            progress: Progress::default(),
-        }
+        RangeOptions { memory: DEFAULT_MEMORY, threads: 0, temp_dir: None, progress: Progress::default() }
     }
 }
 
@@ -63,9 +57,10 @@ impl RangeOptions {
         self
     }
 
-    /// Sets the number of threads that read indexes and sort, the caller's included; at least 1. Default: one per core.
+    /// Sets the number of threads that read indexes and sort, the caller's included. Default: 0, which is one per core that
+    /// the process may use when a range begins to read indexes.
     pub fn threads(&mut self, threads: usize) -> &mut RangeOptions {
-        self.threads = threads.max(1);
+        self.threads = threads;
         self
     }
 
@@ -85,7 +80,7 @@ impl RangeOptions {
         self
     }
 
-    pub(super) fn thread_count(&self) -> usize {
+    pub(super) fn asked_threads(&self) -> usize {
         self.threads
     }
 

@@ -144,8 +144,7 @@ impl Snapshot {
     ///
     /// Errors: the first one that the scan met.
     fn scan_all(&self, bounds: KeyBounds, sink: &dyn KeySink) -> Result<()> {
-        let threads = RangeOptions::default().thread_count();
-        match scan_generation(&self.generation, bounds, threads, sink)?.into_iter().next() {
+        match scan_generation(&self.generation, bounds, 0, sink)?.into_iter().next() {
             Some(error) => Err(error),
             None => Ok(()),
         }

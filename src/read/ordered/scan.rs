@@ -12,7 +12,7 @@ use crate::format::spec::ShardingSpec;
 use crate::ids::{Location, MinishardNumber, ShardNumber};
 use crate::read::generation::Generation;
 use crate::read::shard::{FoundKey, IndexBudget, Pass, Rows, Shard, ShardReader};
-use crate::threads::on_threads;
+use crate::threads::{self, on_threads};
 
 /// Candidates up to this number are read like lookups do: one by one, through the minishard table and the cache.
 /// Otherwise shard indexes are read in blocks.
@@ -52,7 +52,7 @@ pub(crate) trait KeySink: Sync {
 /// A key that is stored twice in its minishard is passed once, and a key that is stored in the wrong minishard is left
 /// out, because lookups do not find it.
 ///
-/// Errors: those of `sink`.
+/// `threads` is what [`threads::count`] takes. Errors: those of `sink`.
 pub(crate) fn scan_generation(
     generation: &Generation,
     bounds: KeyBounds,
@@ -111,6 +111,7 @@ pub(crate) fn scan(
     threads: usize,
     sink: &dyn KeySink,
 ) -> Result<Vec<Error>> {
+    let threads = threads::count(threads).get();
     let units = units(shards, &Candidates::new(shards.spec, bounds), threads);
     let threads = threads.min(units.len());
     let queue = Mutex::new(Some(units.into_iter().enumerate()));

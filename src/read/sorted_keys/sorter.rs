@@ -14,6 +14,7 @@ use std::thread;
 use crate::bytes::{BlockReader, Cursor, Sink};
 use crate::error::{Error, ErrorKind, Result};
 use crate::read::sorted_keys::temp_file::TempFile;
+use crate::threads;
 
 const KEY_LEN: usize = size_of::<u64>();
 
@@ -207,11 +208,12 @@ impl RunMerge {
     }
 }
 
-/// Sorts a slice in place on up to `threads` threads.
+/// Sorts a slice in place on up to `threads` threads; 0 as in [`threads::count`].
 fn sort(keys: &mut [u64], threads: usize) {
-    if threads <= 1 || keys.len() <= SHORT {
+    if threads == 1 || keys.len() <= SHORT {
         return keys.sort_unstable();
     }
+    let threads = threads::count(threads).get();
     let (low, _, high) = keys.select_nth_unstable(keys.len() / 2);
     let (half, low) = (threads / 2, Mutex::new(Some(low)));
     let sort_low = || {
