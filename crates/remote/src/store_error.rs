@@ -30,6 +30,7 @@ pub(crate) fn missing_bucket(error: &StoreError) -> Option<Error> {
 }
 
 /// Returns whether an object is missing from a bucket that exists.
+#[cfg(any(test, feature = "bucket"))]
 pub(crate) fn is_missing_object(error: &StoreError) -> bool {
     matches!(error, StoreError::NotFound { .. }) && missing_bucket(error).is_none()
 }
