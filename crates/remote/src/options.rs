@@ -63,9 +63,12 @@ impl RemoteOptions {
         self
     }
 
-    /// Sets the generation of a store in a bucket that is served instead of the current one: one of the history, by its
-    /// name, or by its number as in `gen-0000000003`. A refresh does not leave it. In a copy of a local store, any of its
-    /// generations. Default: the current one.
+    /// Sets the generation that is served instead of the current one: in a store that was pushed, one of the history, by
+    /// its name, or by its number as in `gen-0000000003`. A refresh does not leave it. Default: the current one.
+    ///
+    /// In a copy of a local store: any generation that was copied, by its name. The copy needs an object `current` whose
+    /// text is the name of a generation. The symbolic link `current` of a local store is no object, and `LocalFileSystem`
+    /// of the crate `object_store` hides it: opening such a copy fails with kind `NotFound`.
     pub fn generation(&mut self, name: impl Into<String>) -> &mut RemoteOptions {
         self.generation = Some(name.into());
         self

@@ -80,7 +80,7 @@ impl Bucket {
     /// generation has, by length, checksums and digest, are linked. Files are downloaded to a directory next to the store,
     /// `STORE.pull-NAME`; an interrupted pull is continued by the next one of the same generation. Everything is compared
     /// with the manifest before it is published. If the current local generation has the same manifest, nothing changes, and
-    /// its files are not compared: see [`Store::verify`](sharddb::store::Store) for that.
+    /// its files are not compared: [`Snapshot::verify`](sharddb::Snapshot::verify) does that.
     ///
     /// A manifest without digests, which version 0.1.0 wrote, does not tell files apart that have equal checksums. Its
     /// generation is downloaded each time.
@@ -93,8 +93,8 @@ impl Bucket {
     ///
     /// `Corrupt` if an object is missing or has other bytes than its manifest states: its name is in the error, and nothing
     /// is published; `NotFound` if nothing was published to the bucket, or the generation is not complete; `GenerationGone`
-    /// if `gc` removed it, also meanwhile; `Locked` if the local store has another writer; `InvalidInput` if `to` is not a store, or for a name that is not one of a generation;
-    /// `Unsupported`; `TooLarge`; `Cancelled`; `Io`.
+    /// if `gc` removed it, also meanwhile; `Locked` if the local store has another writer; `InvalidInput` if `to` is not a store, or for
+    /// a name that is not one of a generation; `Unsupported`; `TooLarge`; `Cancelled`; `Io`.
     pub async fn pull(&self, to: impl AsRef<Path>, options: &PullOptions) -> Result<Pulled> {
         let (generation, stored) = self.stored(options.generation.as_deref()).await?;
         let store = Store::create(to)?;
