@@ -13,8 +13,8 @@ impl Snapshot {
     ///
     /// For data that fits into memory, after a restart for example: lookups work meanwhile.
     /// [`OpenOptions::populate`](crate::OpenOptions::populate) does the same when a shard is opened. Linux uses huge
-    /// pages if the file system supports them, which makes lookups faster. Shards that are not mapped are skipped. So
-    /// are shards that cannot be opened: lookups report their errors.
+    /// pages if the file system supports them, which makes lookups faster. Shards with positioned reads are
+    /// skipped. So are shards that cannot be opened: lookups report their errors.
     ///
     /// Nothing is verified, except shard indexes and blocks of the minishard table; a [scan](Snapshot::scan) before this
     /// call verifies the values.
