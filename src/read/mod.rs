@@ -1,4 +1,4 @@
-//! Reading: databases, snapshots, lookups, batches and walks. Building and verifying are in `build` and `verify`.
+//! Reading: databases, snapshots, lookups, batches and walks. Building and verifying are in `write` and `verify`.
 //!
 //! ```text
 //! module      what it has                                                    its parts

@@ -163,7 +163,7 @@ impl Store {
 
     /// Returns the path of a generation's directory, which need not exist.
     ///
-    /// To map a generation that is not current: `options.open(store.generation_path(id))`.
+    /// To map a generation that is not current: `options.open_mapped(store.generation_path(id))`.
     pub fn generation_path(&self, id: GenerationId) -> PathBuf {
         self.path.join(id.to_string())
     }

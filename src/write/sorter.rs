@@ -283,7 +283,7 @@ impl Sorter {
                 self.spare.extend(memory);
                 self.runs.push(run);
             }
-            Done::Sliced(_) => {} // only `write_from_memory` gives this task, and it takes the result itself
+            Done::Sliced(_) => {} // only `slice` gives this task, and it takes the result itself
         }
     }
 

@@ -22,7 +22,7 @@
 //! object_store  adapters for stores of the crate `object_store` (feature `object_store`)
 //! ```
 //!
-//! Only the last three do I/O.
+//! Only `disk_cache`, `bucket` and `object_store` do I/O.
 //!
 //! # Features
 //!
