@@ -1,5 +1,5 @@
-//! The functions of the library's `fs/mod.rs` on a disk in memory. Each takes as many atomic steps as it makes system
-//! calls.
+//! The functions of the library's `src/fs/mod.rs` on a disk in memory. Each takes as many atomic steps as it makes
+//! system calls.
 //!
 //! Names refer to files. A file without a name exists as long as it is open. Locks belong to the file and are shared or
 //! exclusive, as with flock(2). A directory is renamed with its content.

@@ -1,11 +1,10 @@
 //! Readers, publishers and collectors of one store, in every possible order of their system calls.
 //!
 //! The protocol is the library's own code, compiled from its files: how a reader finds and leases the current
-//! generation
-//! (`store/lease.rs`), how `current` is swapped (`store/current.rs`), how a generation is collected (`store/gc.rs`).
-//! The layer below is a model: [`fs`] has the same functions on a disk in memory, in which every system call is
-//! one atomic step, and loom tries all orders of these steps. Threads stand for processes here: they share nothing but
-//! the disk.
+//! generation (`src/store/lease.rs`), how `current` is swapped (`src/store/current.rs`), how a generation is collected
+//! (`src/store/gc.rs`). The layer below is a model: [`fs`] has the same functions on a disk in memory, in which every
+//! system call is one atomic step, and loom tries all orders of these steps. Threads stand for processes here: they
+//! share nothing but the disk.
 //!
 //! Not modelled: crashes and syncs (the crash tests of the library cover those), and the content of a shard, which is a
 //! single number.

@@ -24,7 +24,7 @@ pub(crate) mod history {
     }
 }
 
-/// A stand-in for `store/intact.rs`: the content of a generation is a number here, which is never damaged.
+/// A stand-in for the library's `src/store/intact.rs`: the content of a generation is a number here, which is never damaged.
 pub(crate) mod intact {
     use std::path::Path;
 
@@ -48,7 +48,7 @@ pub(crate) mod intact {
     }
 }
 
-/// A stand-in for `store/moved.rs`: no directory is moved into this store.
+/// A stand-in for the library's `src/store/moved.rs`: no directory is moved into this store.
 pub(crate) mod moved {
     use std::path::Path;
 
@@ -64,7 +64,7 @@ pub(crate) mod moved {
     }
 }
 
-/// The part of `store/scratch.rs` that gc and a swap need. This store has no foreign files.
+/// The part of the library's `src/store/scratch.rs` that gc and a swap need. This store has no foreign files.
 pub(crate) mod scratch {
     use std::path::Path;
 
