@@ -191,7 +191,11 @@ impl BcolzArray {
     ///
     /// `Io`, `InvalidSpec`.
     pub fn attributes(&self) -> Result<Attributes> {
-        Attributes::read(self.layout.attributes_path(&self.root))
+        Attributes::read(self.attributes_path())
+    }
+
+    pub(super) fn attributes_path(&self) -> PathBuf {
+        self.layout.attributes_path(&self.root)
     }
 
     /// Reads the bytes of a range of rows, in C order whatever the order of the chunks.

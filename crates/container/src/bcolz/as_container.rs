@@ -3,6 +3,7 @@
 use std::num::NonZero;
 
 use serde_json::{Map, Value as Json, json};
+use sharddb::fs::entry;
 use sharddb::shard::ValueLocation;
 use sharddb::verify::{VerifyLevel, VerifyReport};
 use sharddb::{Progress, Value};
@@ -11,7 +12,7 @@ use sharddb_format::{Error, Result};
 
 use crate::bcolz::array::BcolzArray;
 use crate::bcolz::chunks::{Chunks, Part};
-use crate::bcolz::meta::ARRAY_MEMBER;
+use crate::bcolz::meta::{ARRAY_MEMBER, read_text};
 use crate::{Container, Form, KeySpace, sealed};
 
 impl sealed::Sealed for BcolzArray {}
@@ -101,9 +102,12 @@ fn preserved_array(array: &BcolzArray) -> Result<String> {
         let checksum = |part: &Part| part.file.header().checksum().as_str();
         files = parts.map(|part| json!({"nchunks": nchunks(part), "checksum": checksum(part)})).collect();
     }
+    // the text is written back: as JSON, NaN would be a string, and long numbers would be rounded
+    let (attributes, path) = (array.attributes()?.into_json(), array.attributes_path());
+    let text = if entry::exists(&path)? { Some(read_text(&path)?) } else { None };
     Ok(json!({
         "layout": array.layout.as_str(), "storage": storage, "sizes": sizes,
-        "attributes": array.attributes()?.into_json(), "superchunks": files,
+        "attributes": attributes, "attributes_text": text, "superchunks": files,
     })
     .to_string())
 }

@@ -27,6 +27,13 @@ impl Attributes {
         MetaFile::read_if_there(path).map(Attributes)
     }
 
+    /// Reads attributes to write them again.
+    ///
+    /// Errors: those of [`read`](Attributes::read), and `InvalidSpec` for a value that JSON has not, such as NaN.
+    pub(super) fn read_exactly(path: PathBuf) -> Result<Attributes> {
+        MetaFile::read_exactly(path).map(Attributes)
+    }
+
     /// Returns the value of an attribute as JSON text; `None` if there is no such attribute.
     pub fn get(&self, name: &str) -> Option<String> {
         self.0.get(name).map(Json::to_string)

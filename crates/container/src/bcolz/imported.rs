@@ -1,15 +1,17 @@
 //! Export: writes an array or a file that was imported into a store.
 
 use std::fs;
+use std::num::NonZero;
 use std::path::{Path, PathBuf};
 
 use serde_json::{Map, Value as Json};
 use sharddb::fs::entry;
-use sharddb::{Phase, Progress, Snapshot};
+use sharddb::{Phase, Progress, Snapshot, VerifyLevel};
 use sharddb_format::info::FILE_NAME as INFO;
 use sharddb_format::json;
 use sharddb_format::{Error, Result};
 
+use crate::bcolz::array::BcolzArray;
 use crate::bcolz::chunks::{chunk_file_name, superchunk_file_name};
 use crate::bcolz::meta::{ARRAY_MEMBER, MetaFile, RootdirLayout, STORAGE, meta_path};
 use crate::bloscpack::{BloscpackOptions, Checksum, FILE_MEMBER, Metadata, encode_one_chunk};
@@ -24,8 +26,8 @@ use crate::{Container, Form, blosc};
 ///
 /// # Errors
 ///
-/// `InvalidInput` if neither was imported into the store, or `target` exists; `Cancelled`; `Corrupt` if chunks are
-/// missing; the error of the first chunk that cannot be read.
+/// `InvalidInput` if neither was imported into the store, or `target` exists; `Cancelled`; `Corrupt` if the store has not the
+/// chunks of the array any more; the error of the first chunk that cannot be read or decoded.
 ///
 /// ```no_run
 /// let snapshot = sharddb::ShardDb::open("store")?.snapshot();
@@ -111,9 +113,23 @@ impl Export<'_> {
             let Some(Json::Object(members)) = imported.get(name) else {
                 return Err(imported.invalid(&format!("an object for \"{name}\""), imported.get(name)));
             };
-            MetaFile::from_members(path, members.clone()).write()?;
+            match imported.get("attributes_text").and_then(Json::as_str).filter(|_| name == "attributes") {
+                Some(text) => {
+                    let mut file = NewFile::create(&path)?;
+                    file.write(text.as_bytes())?;
+                    file.finish()?;
+                }
+                None => MetaFile::from_members(path, members.clone()).write()?,
+            }
         }
-        directory.finish()
+        // the store may have lost or gained chunks since the import
+        match BcolzArray::open(root)?
+            .verify_with(VerifyLevel::Data, NonZero::<usize>::MIN, &Progress::new())?
+            .findings()
+        {
+            [] => directory.finish(),
+            [first, ..] => Err(Error::corrupt(format!("expected the chunks of the array, found: {}", first.message()))),
+        }
     }
 
     fn write_chunk_files(&mut self, data: &Path) -> Result<()> {

@@ -129,6 +129,17 @@ impl MetaFile {
         MetaFile::read(path)
     }
 
+    /// Like [`read_if_there`](MetaFile::read_if_there), but refuses NaN and other text that is no JSON, which cannot be
+    /// written again as it is.
+    pub(super) fn read_exactly(path: PathBuf) -> Result<MetaFile> {
+        if !entry::exists(&path)? {
+            return Ok(MetaFile::new(path));
+        }
+        let members = read_text(&path).and_then(|text| members(parse_exactly(&text)?));
+        let members = members.map_err(|error| error.at_path(&path))?;
+        Ok(MetaFile { path, members })
+    }
+
     /// Writes the file, replacing the old one.
     pub(super) fn write(&self) -> Result<()> {
         let mut file = NewFile::create(&self.path)?;
@@ -264,6 +275,19 @@ pub(super) fn is_plain_name(name: &str) -> bool {
 }
 
 fn read_members(path: &Path) -> Result<Map<String, Value>> {
+    members(parse(&read_text(path)?)?)
+}
+
+fn members(value: Value) -> Result<Map<String, Value>> {
+    match value {
+        Value::Object(members) => Ok(members),
+        Value::Null => Ok(Map::new()),
+        _ => Err(Error::invalid_spec("expected named members in a meta file, found none")),
+    }
+}
+
+/// Errors: `Io`; `TooLarge`; `InvalidSpec` if it is not UTF-8.
+pub(super) fn read_text(path: &Path) -> Result<String> {
     let (file, len) = open_regular(path)?;
     if len > MAX_META_FILE_BYTES {
         let message = format!("expected a meta file of at most {MAX_META_FILE_BYTES} bytes, found {len}");
@@ -271,23 +295,17 @@ fn read_members(path: &Path) -> Result<Map<String, Value>> {
     }
     let mut bytes = Vec::new();
     file.take(MAX_META_FILE_BYTES).read_to_end(&mut bytes).map_err(|error| Error::io("read", path, error))?;
-    let Ok(text) = std::str::from_utf8(&bytes) else {
-        return Err(Error::invalid_spec("expected a meta file in UTF-8, found other bytes"));
-    };
-    match parse(text)? {
-        Value::Object(members) => Ok(members),
-        Value::Null => Ok(Map::new()),
-        _ => Err(Error::invalid_spec("expected named members in a meta file, found none")),
-    }
+    String::from_utf8(bytes).map_err(|_| Error::invalid_spec("expected a meta file in UTF-8, found other bytes"))
 }
 
-/// Parses JSON if the text starts with `{`, otherwise YAML. Python's `json` module writes NaN, which is not JSON; YAML
-/// reads it as text.
+/// Like [`parse_exactly`], but also reads what Python's `json` module writes and JSON has not: NaN is read as text.
 fn parse(text: &str) -> Result<Value> {
-    if !text.trim_start().starts_with('{') {
-        return yaml::parse(text);
-    }
-    parse_json(text).or_else(|error| yaml::parse(text).map_err(|_| error))
+    parse_exactly(text).or_else(|error| yaml::parse(text).map_err(|_| error))
+}
+
+/// Parses JSON if the text starts with `{`, otherwise YAML.
+fn parse_exactly(text: &str) -> Result<Value> {
+    if text.trim_start().starts_with('{') { parse_json(text) } else { yaml::parse(text) }
 }
 
 fn parse_json(text: &str) -> Result<Value> {

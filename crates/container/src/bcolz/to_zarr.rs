@@ -7,6 +7,7 @@ use sharddb::{Phase, Progress};
 use sharddb_format::{Error, ErrorKind, Result};
 
 use crate::bcolz::array::BcolzArray;
+use crate::bcolz::attributes::Attributes;
 use crate::bcolz::chunks::Chunks;
 use crate::bcolz::dtype::Kind;
 use crate::bcolz::meta::Order;
@@ -128,7 +129,7 @@ impl<'a> Conversion<'a> {
             "shape": array.shape(),
             "data_type": self.data_type,
             "fill_value": self.fill_value(),
-            "attributes": array.attributes()?.into_json(),
+            "attributes": Attributes::read_exactly(array.attributes_path())?.into_json(),
             "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": chunk_shape(shard_rows)}},
             "chunk_key_encoding": {"name": "default", "configuration": {"separator": "/"}},
             "codecs": [{"name": "sharding_indexed", "configuration": {

@@ -610,13 +610,13 @@ fn write_sizes(sizes: &Sizes, rows: u64, row_len: u64, stored: u64) -> Result<()
 }
 
 fn set_attribute(layout: RootdirLayout, root: &Path, name: &str, value: &str) -> Result<()> {
-    let mut attributes = Attributes::read(layout.attributes_path(root))?;
+    let mut attributes = Attributes::read_exactly(layout.attributes_path(root))?;
     attributes.set(name, value)?;
     attributes.write()
 }
 
 fn remove_attribute(layout: RootdirLayout, root: &Path, name: &str) -> Result<bool> {
-    let mut attributes = Attributes::read(layout.attributes_path(root))?;
+    let mut attributes = Attributes::read_exactly(layout.attributes_path(root))?;
     let was_there = attributes.remove(name);
     attributes.write().map(|()| was_there)
 }

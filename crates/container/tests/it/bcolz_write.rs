@@ -6,9 +6,12 @@ use std::path::Path;
 
 use crate::common::{TempDir, data, directory_bytes, json, xorshift};
 use serde_json::json;
-use sharddb::{ErrorKind, VerifyLevel};
+use sharddb::spec::Encoding;
+use sharddb::write::UpdateOptions;
+use sharddb::{BulkLoader, ErrorKind, Progress, Result, ShardDb, Snapshot, Updater, VerifyLevel};
 use sharddb_container::bcolz::{
     BcolzArray, BcolzOptions, BcolzTable, BcolzTableWriter, BcolzWriter, ByteOrder, Order, RootdirLayout,
+    ToZarrOptions, export,
 };
 use sharddb_container::blosc::Shuffle;
 use sharddb_container::bloscpack::{Bloscpack, Checksum, Replaced};
@@ -252,6 +255,67 @@ fn attributes_and_unknown_members_stay() {
         assert!(writer.remove_attribute("answer").unwrap() && !writer.remove_attribute("answer").unwrap());
         assert_eq!(writer.array().attributes().unwrap().get("answer"), None);
     }
+}
+
+/// What Python's `json` writes into attributes, and JSON has not, stays: it is copied as text, or nothing is written.
+#[test]
+fn attributes_that_are_no_json_stay_as_they_are() {
+    const TEXT: &str =
+        r#"{"mean": NaN, "sha": 1180591620717411303425, "x": 123456789012345678901.5, "max": -Infinity}"#;
+    let scratch = copy_of("b121_i4_setitem");
+    fs::write(scratch.path().join("__attrs__"), TEXT).unwrap();
+    let array = BcolzArray::open(scratch.path()).unwrap();
+    let exported = TempDir::new();
+    let store = imported(&array, &exported.path().join("store"));
+    export(&store, exported.path().join("array"), &Progress::new()).unwrap();
+    assert_eq!(fs::read_to_string(exported.path().join("array/__attrs__")).unwrap(), TEXT);
+
+    let error = ToZarrOptions::new().convert(&array, exported.path().join("zarr"), &Progress::new()).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::InvalidSpec, "{error}");
+    let mut writer = BcolzWriter::open(scratch.path()).unwrap();
+    for error in [writer.set_attribute("unit", "\"m\"").unwrap_err(), writer.remove_attribute("mean").unwrap_err()] {
+        assert_eq!(error.kind(), ErrorKind::InvalidSpec, "{error}");
+    }
+    assert_eq!(fs::read_to_string(scratch.path().join("__attrs__")).unwrap(), TEXT);
+}
+
+/// A store that lost or gained a chunk, or has one of other bytes, is not exported as the array that it was.
+#[test]
+fn a_changed_store_is_not_exported() {
+    let array = BcolzArray::open(data("bcolz/b121_i4_setitem")).unwrap();
+    let last = array.nchunks() - 1;
+    let change = |change: &dyn Fn(&mut Updater) -> Result<()>| {
+        let scratch = TempDir::new();
+        imported(&array, &scratch.path().join("store"));
+        let mut updater = Updater::new(scratch.path().join("store"), &UpdateOptions::new()).unwrap();
+        change(&mut updater).unwrap();
+        updater.finish().unwrap();
+        let store = ShardDb::open(scratch.path().join("store")).unwrap().snapshot();
+        let error = export(&store, scratch.path().join("array"), &Progress::new()).unwrap_err();
+        assert!(!scratch.path().join("array").exists());
+        error
+    };
+    let chunk = array.get(0, Form::Encoded).unwrap().unwrap();
+    let errors = [
+        change(&|updater| updater.delete(last)),
+        change(&|updater| updater.put(last + 1, &*chunk)),
+        change(&|updater| updater.put(1, &[&chunk[..16], &[0xFF; 40]].concat())),
+    ];
+    for error in errors {
+        assert_eq!(error.kind(), ErrorKind::Corrupt, "{error}");
+    }
+}
+
+fn imported(array: &BcolzArray, path: &Path) -> Snapshot {
+    let (member, metadata) = array.preserved().unwrap().unwrap();
+    let mut options = BulkLoader::options();
+    options.data_encoding(Encoding::Raw).info(format!("{{\"{member}\": {metadata}}}"));
+    let mut loader = options.create(path).unwrap();
+    for key in 0..array.nchunks() {
+        loader.insert(key, &array.get(key, Form::Encoded).unwrap().unwrap()).unwrap();
+    }
+    loader.finish().unwrap();
+    ShardDb::open(path).unwrap().snapshot()
 }
 
 #[test]
