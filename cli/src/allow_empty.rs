@@ -44,7 +44,7 @@ impl AllowEmpty {
 }
 
 /// Whether the current generation may have keys. A generation that cannot be read may.
-fn has_keys(store: &Path) -> Result<bool> {
+pub(crate) fn has_keys(store: &Path) -> Result<bool> {
     if Store::open(store)?.current()?.is_none() {
         return Ok(false);
     }

@@ -2,6 +2,7 @@
 
 use std::ffi::OsString;
 use std::fs;
+use std::io::Read;
 use std::path::Path;
 
 use sharddb::{GenerationId, Store};
@@ -9,6 +10,12 @@ use sharddb::{GenerationId, Store};
 use crate::entry;
 use crate::failure::{Failure, Result};
 use crate::printable::word;
+
+/// Bytes of manifests that are compared: more than two of one store have in common.
+const MANIFEST_HEAD: u64 = 16 << 20;
+
+/// Bytes of a history of the most lines.
+const HISTORY_HEAD: u64 = 15_000;
 
 /// The failure of opening `path` as a database: what was expected, what is there, and what to do.
 pub(crate) fn failure(path: &Path) -> Failure {
@@ -43,8 +50,8 @@ fn directory(path: &Path) -> Result<String> {
     if is_copy_of_store(path)? {
         let last = last_generation(path)?.unwrap_or_default();
         return Ok(format!(
-            "a store that was copied without its link `current`, which is a directory now: remove {db}/current, then \
-             run sharddb rollback {db} {last}"
+            "a store that was copied without its link `current`, which is a directory now: sharddb rollback {db} {last} \
+             makes it a link again, and keeps a directory whose files differ"
         ));
     }
     let has = |name: &str| entry::exists(&path.join(name));
@@ -59,7 +66,7 @@ fn directory(path: &Path) -> Result<String> {
     }
     Ok(match (Store::open(path).is_ok(), last_generation(path)?) {
         (true, Some(last)) => {
-            format!("a store whose `current` is gone: sharddb rollback {db} {last} publishes its last generation")
+            format!("a store whose `current` is gone: sharddb rollback {db} {last} makes it current again")
         }
         (true, None) => format!("a store without a published generation: sharddb build {db} --input PATH makes one"),
         (false, _) if has_shard(path)? => {
@@ -79,16 +86,34 @@ fn file(path: &Path) -> String {
     }
 }
 
-/// The highest number among the complete generations in a directory, as `rollback` takes it.
+/// The complete generation that was current last, as `rollback` takes it: the one that `current` is a copy of, or the last
+/// one of the history, or the one with the highest number.
 fn last_generation(path: &Path) -> Result<Option<String>> {
-    let mut last = None;
+    let mut complete = Vec::new();
     for name in names(path)? {
-        let id = name.to_str().and_then(|name| name.parse::<GenerationId>().ok());
-        if id > last && entry::is_file(&path.join(name).join("manifest.json"))? {
-            last = id;
+        if let Some(id) = name.to_str().and_then(|name| name.parse::<GenerationId>().ok())
+            && entry::is_file(&path.join(name).join("manifest.json"))?
+        {
+            complete.push(id);
         }
     }
-    Ok(last.map(|id| id.get().to_string()))
+    complete.sort_unstable();
+    let manifest = |directory: &str| head(&path.join(directory).join("manifest.json"), MANIFEST_HEAD);
+    let copied = manifest("current");
+    let is_copied = |id: &GenerationId| copied.is_some() && manifest(&id.to_string()) == copied;
+    let history = head(&path.join("history"), HISTORY_HEAD).and_then(|bytes| String::from_utf8(bytes).ok());
+    let mut history = history.iter().flat_map(|history| history.lines()).filter_map(|line| line.parse().ok());
+    let last = history.rfind(|id| complete.contains(id));
+    let found = complete.iter().rev().copied().find(is_copied).or(last).or(complete.last().copied());
+    Ok(found.map(|id| id.get().to_string()))
+}
+
+/// The first bytes of a regular file.
+fn head(path: &Path, most: u64) -> Option<Vec<u8>> {
+    let mut bytes = Vec::new();
+    let file = entry::is_file(path).ok()?.then(|| fs::File::open(path))?.ok()?;
+    file.take(most).read_to_end(&mut bytes).ok()?;
+    Some(bytes)
 }
 
 /// The generation that `current` names, if its directory is there.

@@ -281,3 +281,31 @@ fn without_random_bytes_a_publication_that_is_not_current_is_refused() {
     let error = scene.publish(&spills, parts).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::NotFound, "the way out: now it fails only since the parts are gone: {error}");
 }
+
+/// A store that was restored beside newer marks gives their numbers to other generations: the mark of a job is not believed,
+/// and its spills and parts stay.
+#[test]
+fn a_mark_of_before_a_restoration_is_not_believed() {
+    for with_other in [true, false] {
+        let scene = Scene::new();
+        let spills = scene.case.spill_all(&scene.job()).unwrap();
+        let parts = scene.case.build_parts(&spills, &scene.job()).unwrap();
+        let published = scene.publish(&spills, parts.clone()).unwrap();
+        for name in ["current", "history", "lock"] {
+            fs::remove_file(scene.store().join(name)).unwrap();
+        }
+        for id in [1, 2] {
+            fs::remove_dir_all(scene.store().join(format!("gen-{id:010}"))).unwrap();
+        }
+        if with_other {
+            for _ in 0..published.generation.get() {
+                let mut loader = BulkLoader::create_default(scene.store()).unwrap();
+                loader.insert(7, "other").unwrap();
+                loader.finish().unwrap();
+            }
+        }
+        let error = scene.publish(&spills, parts).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Superseded, "{error}");
+        assert!(error.message().contains("restored"), "{error}");
+    }
+}

@@ -164,6 +164,14 @@ fn check_options(parts: &[PartReceipt]) -> Result<()> {
     }
 }
 
+/// Returns the digest of the manifest of a generation; `None` if there is none.
+fn manifest_of(store: &Store, id: GenerationId) -> Result<Option<Digest>> {
+    match read_whole(&store.generation_path(id).join(manifest::FILE_NAME), manifest::MAX_BYTES) {
+        Err(error) if error.io_kind() == Some(io::ErrorKind::NotFound) => Ok(None),
+        text => Ok(Some(Digest::of(&text?))),
+    }
+}
+
 /// Returns the digest of what a publication depends on: its parts, which state plan and spills, and the options.
 fn digest_of(parts: &[PartReceipt], options: &BuildOptions) -> Digest {
     let mut digester = Digester::default();
@@ -205,23 +213,19 @@ impl Job<'_> {
         let is_retry = self.spills.are_of_one_run();
         if let Some(published) = read(Mark::Published)? {
             let id = published.published.generation;
-            if is_retry || store.current()? == Some(id) {
-                return Ok(Some(published));
+            let superseded = |why| Err(self.superseded(Mark::Published, id, why));
+            if manifest_of(store, id)?.is_some_and(|found| found != published.manifest) || !writer.has_used(id)? {
+                return superseded("the store gives its number to another generation, as one that was restored");
             }
-            return Err(self.superseded(
-                Mark::Published,
-                id,
-                "an earlier run of the job published the same, and it is not current",
-            ));
+            return match is_retry || store.current()? == Some(id) {
+                true => Ok(Some(published)),
+                false => superseded("an earlier run of the job published the same, and it is not current"),
+            };
         }
         let Some(publishing) = read(Mark::Publishing)? else { return Ok(None) };
         let id = publishing.published.generation;
         let fate = writer.fate_of(id)?;
-        let manifest = store.generation_path(id).join(manifest::FILE_NAME);
-        let found = match read_whole(&manifest, manifest::MAX_BYTES) {
-            Err(error) if error.io_kind() == Some(io::ErrorKind::NotFound) => None,
-            text => Some(Digest::of(&text?)),
-        };
+        let found = manifest_of(store, id)?;
         if found.is_some_and(|found| found != publishing.manifest) {
             return Ok(None); // of another writer, which took the number after a crash
         }

@@ -489,6 +489,13 @@ impl StoreWriter {
         })
     }
 
+    /// Returns whether a generation of this number was published, or is in the store.
+    ///
+    /// Errors: `Corrupt` if `lock` or `current` is damaged; `Locked` in a forked child; `Io`.
+    pub(crate) fn has_used(&self, id: GenerationId) -> Result<bool> {
+        Ok(publish::next_id(&self.path, &*self.lock.begin_operation()?)? > id)
+    }
+
     /// Removes one generation that is not current, for example a bad one that was rolled back.
     ///
     /// # Errors

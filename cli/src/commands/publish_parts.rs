@@ -5,9 +5,10 @@ use std::path::PathBuf;
 use std::time::Instant;
 
 use serde_json::json;
-use sharddb::cluster::{SpillSet, job_directory};
+use sharddb::cluster::{PartReceipt, SpillSet, job_directory};
 use sharddb::{BulkLoader, Store};
 
+use crate::allow_empty::{AllowEmpty, has_keys};
 use crate::commands::build::{status_of, summary};
 use crate::commands::write_json;
 use crate::context::Context;
@@ -78,6 +79,8 @@ pub(crate) struct Args {
     /// Where to spill keys that do not fit into memory. Default: the store
     #[arg(long, value_name = "DIR", requires = "ordered")]
     temp_dir: Option<PathBuf>,
+    #[command(flatten)]
+    allow_empty: AllowEmpty,
     /// Print one JSON object: what was published
     #[arg(long)]
     json: bool,
@@ -93,6 +96,9 @@ impl Args {
             return Err(Failure::usage("--dir is for local stores: the spills of a store at a URL are next to it"));
         }
         let (spills, parts) = (receipts::read(&self.spills)?, receipts::read(&self.parts)?);
+        let keys: u64 = parts.iter().map(PartReceipt::keys).sum();
+        let has_keys = || remote.as_ref().map_or_else(|| has_keys(&self.store), RemoteStore::may_have_keys);
+        self.allow_empty.check_replaced(keys, "the parts", &self.store.display().to_string(), has_keys)?;
         let mut options = BulkLoader::options();
         options.ordered(self.ordered);
         if let Some(memory) = self.memory {

@@ -40,6 +40,13 @@ fn a_store_without_current_names_the_way_out() {
     transcript(&place, "not-a-database-never-built", &["get", "never", "1"]);
     tool("cp", ["-rL", &place.text("numbers"), &place.text("copy")]);
     transcript(&place, "not-a-database-copied", &["get", "copy", "1"]);
+    // a generation with a greater number that was rolled back is not named
+    sharddb(["put", &place.text("numbers"), "1", "--value", "wrong"]).expect(0);
+    sharddb(["rollback", &place.text("numbers")]).expect(0);
+    tool("cp", ["-rL", &place.text("numbers"), &place.text("copy of two")]);
+    transcript(&place, "not-a-database-rolled-back", &["get", "copy of two", "1"]);
+    fs::remove_dir_all(place.path("copy of two/current")).unwrap();
+    transcript(&place, "not-a-database-rolled-back-without", &["get", "copy of two", "1"]);
     fs::remove_dir_all(place.path("copy/current")).unwrap();
     transcript(&place, "not-a-database-without-current", &["get", "copy", "1"]);
     transcript(&place, "rollback-repairs", &["rollback", "copy", "1"]);

@@ -128,3 +128,23 @@ fn publications() {
     assert_eq!(left.collect::<Vec<_>>(), ["notes"]);
     transcript(&place, "clean-parts-none", &["clean-parts", "store", "night"]);
 }
+
+#[test]
+fn parts_without_a_pair_replace_no_pairs() {
+    let place = Place::new();
+    place.write("input", "{\"key\": 1, \"text\": \"one\"}\n");
+    place.write("nothing", "");
+    let step = |args: &[&str]| command(args).current_dir(place.path("")).run();
+    place.write("plan", step(&["plan", "--keys", "10", "--bytes", "1MB", "--parts", "1"]).stdout);
+    step(&["build", "store", "--input", "input", "--format", "ndjson"]).expect(0);
+    let spill =
+        ["spill", "store", "night", "--plan", "plan", "--task", "0", "--input", "nothing", "--format", "ndjson"];
+    place.write("spill", step(&spill).expect(0).stdout);
+    let part = ["build-part", "store", "night", "--plan", "plan", "--spills", "spill", "--part", "0"];
+    place.write("parts", step(&part).expect(0).stdout);
+    let publish = ["publish-parts", "store", "night", "--plan", "plan", "--spills", "spill", "--parts", "parts"];
+    transcript(&place, "publish-parts-empty", &publish);
+    assert_eq!(step(&["get", "store", "1"]).expect(0).stdout, b"one");
+    transcript(&place, "publish-parts-allow-empty", &[&publish[..], &["--allow-empty"]].concat());
+    assert_eq!(step(&["get", "store", "1"]).code, Some(1));
+}
