@@ -279,6 +279,7 @@ pub mod internal {
     pub use crate::store::{LocalGeneration, StagedFile, Staging};
     pub use crate::threads::in_order::in_order;
     pub use sharddb_format::date::time_as_iso_8601;
+    pub use sharddb_format::locks::lock;
     pub use sharddb_format::random::random_name;
     pub use sharddb_format::{key, key_range};
 

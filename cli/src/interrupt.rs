@@ -9,9 +9,10 @@
 
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use sharddb::Progress;
+use sharddb::internal::lock;
 
 use crate::exit::Exit;
 
@@ -134,7 +135,7 @@ impl Cleanup {
 
 impl State {
     fn spared(&self) -> MutexGuard<'_, &'static str> {
-        self.spared.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.spared)
     }
 }
 

@@ -8,12 +8,13 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeSet, VecDeque};
 use std::ffi::OsStr;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 
 use crate::url_text::{decoded, is_container};
+use sharddb::internal::lock;
 
 /// What a message shows in place of a secret.
 const HIDDEN: &str = "[hidden]";
@@ -34,7 +35,7 @@ struct Known {
 }
 
 fn known() -> MutexGuard<'static, Known> {
-    KNOWN.lock().unwrap_or_else(PoisonError::into_inner)
+    lock(&KNOWN)
 }
 
 /// Remembers a secret of the user.

@@ -6,11 +6,12 @@
 
 use std::fs::File;
 use std::ops::Deref;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, PoisonError};
 
 use crate::byte_range::ByteRange;
 use crate::bytes::Access;
+use crate::format::locks::lock;
 
 /// Bytes per `MADV_WILLNEED` request. Linux truncates a request to the read-ahead limit of the device, which is this by
 /// default.
@@ -67,7 +68,7 @@ impl Mapping {
 
     /// Begins a pass: the kernel reads ahead until the last pass ends.
     pub(crate) fn begin_pass(&self) {
-        let mut passes = self.passes.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut passes = lock(&self.passes);
         if *passes == 0 {
             self.advise(Access::Sequential);
         }
@@ -76,7 +77,7 @@ impl Mapping {
 
     /// Ends a pass.
     pub(crate) fn end_pass(&self) {
-        let mut passes = self.passes.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut passes = lock(&self.passes);
         *passes -= 1;
         if *passes == 0 {
             self.advise(self.access);

@@ -5,11 +5,12 @@
 //! indexes, values and checks. Adjacent ones are one run.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 
 use crate::byte_range::ByteRange;
 use crate::bytes::AlignedBytes;
 use crate::error::{Error, Result};
+use crate::format::locks::lock;
 
 /// The number of runs that are tracked at once.
 const RUNS: usize = 4;
@@ -76,7 +77,7 @@ impl ReadAhead {
     }
 
     fn runs(&self) -> MutexGuard<'_, [ReadRun; RUNS]> {
-        self.runs.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.runs)
     }
 }
 

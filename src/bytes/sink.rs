@@ -2,10 +2,11 @@
 
 use std::fs::File;
 use std::path::Path;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use crate::bytes::file::read_exact_at;
 use crate::error::{Error, Result};
+use crate::format::locks::lock;
 use crate::fs::disk;
 
 /// Block size of reading back.
@@ -93,8 +94,4 @@ impl Sink {
             Sink::Memory(memory) => std::mem::take(&mut lock(memory)),
         }
     }
-}
-
-fn lock(memory: &Mutex<Vec<u8>>) -> MutexGuard<'_, Vec<u8>> {
-    memory.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,12 +1,13 @@
 //! The database in which the keys of the other one are looked up.
 
 use std::collections::{BTreeSet, VecDeque};
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 
 use crate::bytes::StorageKind;
 use crate::diff::item::{BadPlace, Side};
 use crate::diff::stored::Stored;
 use crate::error::Result;
+use crate::format::locks::lock;
 use crate::ids::ShardNumber;
 use crate::read::generation::Generation;
 use crate::read::shard::Shard;
@@ -56,7 +57,7 @@ impl<'a> LookedUp<'a> {
         }
         let opened = self.generation.open_shard_apart(number).map_err(|error| error.at_shard(number))?;
         if let Some(shard) = &opened {
-            let mut recent = self.recent.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut recent = lock(&self.recent);
             recent.truncate(MOST_OPEN - 1);
             recent.push_front(shard.clone());
         }
@@ -65,7 +66,7 @@ impl<'a> LookedUp<'a> {
 
     /// Returns a shard that was used recently, and notes its use.
     fn take_recent(&self, number: ShardNumber) -> Option<Shard> {
-        let mut recent = self.recent.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut recent = lock(&self.recent);
         let at = recent.iter().position(|shard| shard.number() == number)?;
         let shard = recent.remove(at)?;
         recent.push_front(shard.clone());

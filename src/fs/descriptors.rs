@@ -4,10 +4,11 @@ use std::collections::VecDeque;
 use std::fs::File;
 use std::io;
 use std::path::Path;
-use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, LazyLock, Mutex, MutexGuard, Weak};
 
 use arc_swap::ArcSwapOption;
 
+use crate::format::locks::lock;
 use crate::fs::disk;
 
 static KEPT: LazyLock<Mutex<Kept>> =
@@ -22,7 +23,7 @@ struct Kept {
 }
 
 fn kept() -> MutexGuard<'static, Kept> {
-    KEPT.lock().unwrap_or_else(PoisonError::into_inner)
+    lock(&KEPT)
 }
 
 /// An open file that may be closed when the process needs the descriptor for another file.

@@ -7,13 +7,14 @@ use std::fmt;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use arc_swap::ArcSwap;
 
 use crate::bytes::{MapPermission, StorageKind};
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::info;
+use crate::format::locks::lock;
 use crate::fs::entry;
 use crate::read::following::{DatabaseStats, Following};
 use crate::read::generation::{Generation, Leased};
@@ -252,7 +253,7 @@ impl ShardDb {
                            itself";
             return Err(Error::invalid_input(message).at_path(&self.shared.path));
         }
-        let _refresh = self.shared.refresh.lock().unwrap_or_else(PoisonError::into_inner);
+        let _refresh = lock(&self.shared.refresh);
         self.following().begin();
         let result = catch_unwind(AssertUnwindSafe(|| self.find_and_swap(accept)))
             .unwrap_or_else(|panic| Err(Error::panicked("a refresh, or its hook `before_swap`,", &*panic)));
@@ -345,11 +346,11 @@ impl ShardDb {
     }
 
     fn retired(&self) -> MutexGuard<'_, Retired> {
-        self.shared.retired.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.shared.retired)
     }
 
     fn following(&self) -> MutexGuard<'_, Following> {
-        self.shared.following.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.shared.following)
     }
 }
 

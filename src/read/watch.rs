@@ -9,6 +9,7 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use crate::error::{Error, ErrorKind, Result};
+use crate::format::locks::lock;
 use crate::fs::owner::Owner;
 use crate::read::database::{ShardDb, Swap};
 use crate::read::snapshot::Snapshot;
@@ -236,7 +237,7 @@ enum Wake {
 
 impl Signal {
     fn request(&self) -> MutexGuard<'_, Request> {
-        self.request.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.request)
     }
 
     fn is_stopped(&self) -> bool {

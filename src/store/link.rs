@@ -2,10 +2,10 @@
 
 use std::io;
 use std::path::Path;
-use std::sync::PoisonError;
 
 use crate::error::{Error, Result};
 use crate::format::checksum::Checksum;
+use crate::format::locks::lock;
 use crate::fs;
 use crate::fs::disk;
 use crate::fs::entry::own_metadata_if_there;
@@ -42,7 +42,7 @@ impl PendingGeneration {
         }
         match self.link(from, &to)? {
             Ok(()) => {
-                self.linked.lock().unwrap_or_else(PoisonError::into_inner).push(to);
+                lock(&self.linked).push(to);
                 Ok(Shared::Linked)
             }
             Err(error) if needs_copy(&error) => fs::copy_new(from, &to, stated, progress).map(|()| Shared::Copied),

@@ -15,10 +15,11 @@
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::info;
+use crate::format::locks::lock;
 use crate::format::manifest::{self, Manifest};
 use crate::format::nested::NestedSharding;
 use crate::fs;
@@ -52,7 +53,7 @@ impl SharedLock {
                            create a writer in the child after the parent has dropped its own";
             return Err(Error::new(ErrorKind::Locked, message).at_path(&self.store));
         }
-        Ok(self.lock.lock().unwrap_or_else(PoisonError::into_inner)) // a panic cannot leave it inconsistent
+        Ok(lock(&self.lock)) // a panic cannot leave it inconsistent
     }
 
     /// Returns whether this process took the lock, rather than the parent that it was forked from.
@@ -148,7 +149,7 @@ impl PendingGeneration {
         manifest.check_info(info)?;
         check_len(text)?;
         check_files(&self.path, manifest)?;
-        fs::sync_files(&self.linked.lock().unwrap_or_else(PoisonError::into_inner))?;
+        fs::sync_files(&lock(&self.linked))?;
         fs::write_new(&self.path.join(info::FILE_NAME), info)?;
         fs::write_new(&self.path.join(LEASE), b"")?;
         for file in &manifest.auxiliary {

@@ -15,6 +15,7 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 
 use crate::error::{Error, Result};
+use crate::format::locks::lock;
 
 /// What works on a unit: gets the unit, and a function that takes each result with the room that it needs while it waits.
 /// If that breaks, no more results are wanted.
@@ -224,10 +225,6 @@ impl<T> State<T> {
         let fits = self.taken.saturating_add(size) <= room;
         fits || self.lane(number).is_none_or(|lane| is_first && lane.results.is_empty())
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Ends the threads when the calling thread has ended.

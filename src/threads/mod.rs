@@ -1,12 +1,16 @@
-//! Teams of threads: [`on_threads`] works on a common source, [`in_order`](in_order::in_order) has results in order.
+//! Teams of threads: [`for_each`] takes units from a queue, [`in_order`](in_order::in_order) has results in order.
 
 pub(crate) mod in_order;
 pub(crate) mod progress;
 
 use std::num::NonZero;
+use std::ops::ControlFlow;
 use std::panic::resume_unwind;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
+
+use crate::format::locks::{into_inner, lock};
 
 /// Returns the number of threads that options ask for; of 0, what the machine offers now, which reads files of Linux.
 #[cold]
@@ -35,33 +39,117 @@ pub(crate) fn on_threads(threads: NonZero<usize>, work: impl Fn() + Sync) {
     });
 }
 
-/// Whether the work has to end early. A thread that panics sets it.
-#[derive(Default)]
+/// Calls `work` with each unit, on this thread and on up to `threads - 1` others, until it breaks. An idle thread takes the
+/// next unit.
+///
+/// After a break or a panic no unit is begun, and [`Stop`] ends those that are under way. Returns the first break.
+pub(crate) fn for_each<U, B: Send>(
+    threads: NonZero<usize>,
+    units: impl ExactSizeIterator<Item = U> + Send,
+    work: impl Fn(U, &Stop) -> ControlFlow<Option<B>> + Sync,
+) -> ControlFlow<B> {
+    let threads = NonZero::new(units.len()).map_or(threads, |units| units.min(threads));
+    let (units, first_break, stop) = (Mutex::new(units), Mutex::new(None), Stop(AtomicBool::new(false)));
+    on_threads(threads, || {
+        let _guard = StopOnPanic(&stop);
+        let next = || lock(&units).next();
+        while !stop.is_set()
+            && let Some(unit) = next()
+        {
+            if let ControlFlow::Break(broken) = work(unit, &stop) {
+                let mut first = lock(&first_break);
+                *first = first.take().or(broken);
+                stop.set();
+            }
+        }
+    });
+    match into_inner(first_break) {
+        Some(broken) => ControlFlow::Break(broken),
+        None => ControlFlow::Continue(()),
+    }
+}
+
+/// Whether the work has to end early.
 pub(crate) struct Stop(AtomicBool);
 
 impl Stop {
-    pub(crate) fn set(&self) {
+    fn set(&self) {
         self.0.store(true, Ordering::Relaxed);
     }
 
     #[inline]
-    pub(crate) fn is_set(&self) -> bool {
+    fn is_set(&self) -> bool {
         self.0.load(Ordering::Relaxed)
     }
 
-    /// Returns a guard that sets it if this thread panics while the guard exists.
-    pub(crate) fn on_panic(&self) -> StopOnPanic<'_> {
-        StopOnPanic(self)
+    /// Takes one step, or breaks with `None` if the work has to end.
+    #[inline]
+    pub(crate) fn or<B>(&self, step: impl FnOnce() -> ControlFlow<B>) -> ControlFlow<Option<B>> {
+        match self.is_set() {
+            true => ControlFlow::Break(None),
+            false => step().map_break(Some),
+        }
     }
 }
 
-/// See [`Stop::on_panic`].
-pub(crate) struct StopOnPanic<'a>(&'a Stop);
+struct StopOnPanic<'a>(&'a Stop);
 
 impl Drop for StopOnPanic<'_> {
     fn drop(&mut self) {
         if thread::panicking() {
             self.0.set();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::panic::{AssertUnwindSafe, catch_unwind};
+
+    use super::*;
+
+    const THREADS: NonZero<usize> = NonZero::<usize>::MIN.saturating_add(3);
+
+    #[test]
+    fn each_unit_is_worked_on_once() {
+        for units in [0, 1, 100] {
+            let taken = Mutex::new(Vec::new());
+            let outcome = for_each(THREADS, 0..units, |unit, _| {
+                lock(&taken).push(unit);
+                ControlFlow::<Option<()>>::Continue(())
+            });
+            assert!(outcome.is_continue());
+            let mut taken = into_inner(taken);
+            taken.sort_unstable();
+            assert_eq!(taken, (0..units).collect::<Vec<_>>());
+        }
+    }
+
+    /// The threads that wait for `Stop` end, or the test hangs.
+    fn until_stopped<B>(stop: &Stop) -> ControlFlow<Option<B>> {
+        loop {
+            stop.or(|| ControlFlow::Continue(()))?;
+            thread::yield_now();
+        }
+    }
+
+    #[test]
+    fn a_break_ends_the_others_and_is_returned() {
+        let outcome = for_each(THREADS, 0..100, |unit, stop| match unit {
+            2 => ControlFlow::Break(Some(unit)),
+            0 | 1 => until_stopped(stop),
+            _ => ControlFlow::Continue(()),
+        });
+        assert_eq!(outcome, ControlFlow::Break(2));
+    }
+
+    #[test]
+    fn a_panic_ends_the_others_and_continues() {
+        let work = |unit, stop: &Stop| match unit {
+            2 => panic!("planted"),
+            _ => until_stopped::<()>(stop),
+        };
+        let panic = catch_unwind(AssertUnwindSafe(|| for_each(THREADS, 0..100, work))).unwrap_err();
+        assert_eq!(panic.downcast_ref::<&str>(), Some(&"planted"));
     }
 }

@@ -21,6 +21,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 
 use crate::error::{Error, ErrorKind, Result};
+use crate::format::locks::lock;
 use crate::format::spec::Encoding;
 use crate::ids::{MinishardNumber, ShardNumber};
 use crate::read::generation::Generation;
@@ -142,7 +143,7 @@ impl<'a> Team<'a> {
     }
 
     fn queue(&self) -> MutexGuard<'_, Queue> {
-        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.queue)
     }
 
     /// Adds the reports of all shards to `report`, in order.
@@ -356,7 +357,7 @@ impl<'a> Team<'a> {
 
 impl ShardWork {
     fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
     }
 
     fn steps<'a>(&'a self, progress: &'a Progress) -> Steps<'a> {

@@ -9,9 +9,10 @@
 //! only its entries are put into order.
 
 use std::ops::Range;
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 
 use crate::error::{Error, Result};
+use crate::format::locks::lock;
 use crate::format::spec::ShardingSpec;
 use crate::prefetch;
 use crate::write::arena::Arena;
@@ -244,7 +245,7 @@ impl<'a> MemoryPairs<'a> {
     /// Takes the pieces of one group of slices, from all batches.
     fn take_pieces(&self, group: usize) -> Result<Vec<Piece>> {
         let pieces = self.pieces.get(group).ok_or_else(no_slice)?;
-        Ok(std::mem::take(&mut *pieces.lock().unwrap_or_else(PoisonError::into_inner)))
+        Ok(std::mem::take(&mut *lock(pieces)))
     }
 }
 

@@ -13,11 +13,12 @@
 mod model;
 
 use std::path::Path;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
 use std::thread;
 
 use crate::common::TempDir;
+use crate::format::locks::lock;
 use crate::write::budget::Budget;
 use crate::write::options::MIN_MEMORY;
 use crate::write::run_pairs::FanIn;
@@ -81,7 +82,7 @@ fn the_thresholds_of_small_cases_are_those_of_the_budget() {
 fn rounds(count: u64, size: &Size, check: impl Fn(&Case, &Path) -> Result<(), Difference> + Sync) {
     let first_seed = std::env::var("SHARDDB_SEED").map_or(0, |seed| seed.parse().unwrap());
     let seeds = Mutex::new(first_seed..first_seed + count);
-    let next_seed = || seeds.lock().unwrap_or_else(PoisonError::into_inner).next();
+    let next_seed = || lock(&seeds).next();
     let case_of = |seed| Case::draw(&mut Random(seed), size);
     let try_case = |case: &Case| check(case, TempDir::in_memory().path());
     let work = || {

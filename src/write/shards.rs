@@ -1,21 +1,23 @@
 //! The writer of all shards of a generation from pairs in storage order.
 
 use std::num::NonZero;
+use std::ops::ControlFlow;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{SyncSender, sync_channel};
-use std::sync::{Mutex, PoisonError};
 use std::thread::JoinHandle;
 
 use crate::bytes::Sink;
 use crate::error::{Error, Result};
 use crate::format::layout::Layout;
+use crate::format::locks::{into_inner, lock};
 use crate::format::manifest::ShardRecord;
 use crate::format::spec::ShardingSpec;
 use crate::fs::disk;
 use crate::ids::{Location, ShardNumber};
-use crate::threads::on_threads;
+use crate::threads::for_each;
 use crate::threads::progress::{Phase, Progress};
 use crate::write::header_file::HeaderFile;
 use crate::write::merged_pairs::MergedPairs;
@@ -146,40 +148,24 @@ impl ShardsJob<'_> {
     fn write(&self, pairs: &dyn Pairs) -> Result<Written> {
         let syncer = Syncer::start(self.target.options.durable);
         let span_bits = pairs.max_span_bits().min(self.target.spec.shard_bits());
-        let spans = Mutex::new(Span::all(span_bits));
-        let threads = NonZero::new(self.threads.min(1 << span_bits)).unwrap_or(NonZero::<usize>::MIN);
-        let all = Mutex::new(Ok(Written::default()));
-        on_threads(threads, || {
-            let written = self.write_spans(pairs, &spans, &syncer);
-            let mut all = all.lock().unwrap_or_else(PoisonError::into_inner);
-            match (&mut *all, written) {
-                (Ok(all), Ok(written)) => all.add(written),
-                (Ok(_), Err(error)) => *all = Err(error),
-                (Err(_), _) => {} // the first error is returned
+        let threads = NonZero::new(self.threads).unwrap_or(NonZero::<usize>::MIN);
+        let all = Mutex::new(Written::default());
+        let written = for_each(threads, Span::all(span_bits), |span, _| {
+            let of_span = catch_unwind(AssertUnwindSafe(|| self.write_span(span, pairs, &syncer)));
+            match of_span.unwrap_or_else(|panic| Err(panicked(&*panic))) {
+                Ok(written) => lock(&all).add(written),
+                Err(error) => return ControlFlow::Break(Some(error)),
             }
+            ControlFlow::Continue(())
         });
         let synced = syncer.finish();
-        let mut all = all.into_inner().unwrap_or_else(PoisonError::into_inner)?;
+        if let ControlFlow::Break(error) = written {
+            return Err(error);
+        }
+        let mut all = into_inner(all);
         all.shards.sort_unstable_by_key(|shard| shard.number);
         synced?;
         Ok(all)
-    }
-
-    fn write_spans(
-        &self,
-        pairs: &dyn Pairs,
-        spans: &Mutex<impl Iterator<Item = Span>>,
-        syncer: &Syncer,
-    ) -> Result<Written> {
-        let mut written = Written::default();
-        let next = || spans.lock().unwrap_or_else(PoisonError::into_inner).next();
-        while let Some(span) = next() {
-            let of_span = catch_unwind(AssertUnwindSafe(|| self.write_span(span, pairs, syncer)));
-            let of_span = of_span.unwrap_or_else(|panic| Err(panicked(&*panic)));
-            // after an error, takes the remaining spans without writing them, so that the other threads end soon
-            written.add(of_span.inspect_err(|_| while next().is_some() {})?);
-        }
-        Ok(written)
     }
 
     fn write_span(&self, span: Span, pairs: &dyn Pairs, syncer: &Syncer) -> Result<Written> {

@@ -56,7 +56,7 @@ impl Span {
     pub(crate) const ALL: Span = Span { number: 0, bits: 0 };
 
     /// Iterates over all `2^bits` spans in storage order.
-    pub(crate) fn all(bits: u8) -> impl Iterator<Item = Span> {
+    pub(crate) fn all(bits: u8) -> impl ExactSizeIterator<Item = Span> {
         (0..1 << bits).map(move |number| Span { number, bits })
     }
 

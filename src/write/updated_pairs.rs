@@ -4,9 +4,10 @@
 //! change, unless all shards are rewritten. The pairs of a foreign base were sorted before, and are all read.
 
 use std::iter::Peekable;
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 
 use crate::error::{Error, ErrorKind, Result};
+use crate::format::locks::{into_inner, lock};
 use crate::format::spec::ShardingSpec;
 use crate::ids::ShardNumber;
 use crate::read::generation::Generation;
@@ -61,7 +62,7 @@ impl<'a> UpdatedPairs<'a> {
 
     /// Returns the effect of all changes, once all pairs were read.
     pub(crate) fn into_outcome(self) -> Outcome {
-        self.outcome.into_inner().unwrap_or_else(PoisonError::into_inner)
+        into_inner(self.outcome)
     }
 }
 
@@ -261,7 +262,7 @@ impl PairBytes for UpdatedSpan<'_> {
 impl Drop for UpdatedSpan<'_> {
     /// Adds the effect of the changes of this span to that of all.
     fn drop(&mut self) {
-        let mut all = self.pairs.outcome.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut all = lock(&self.pairs.outcome);
         all.added += self.outcome.added;
         all.replaced += self.outcome.replaced;
         all.deleted += self.outcome.deleted;

@@ -8,10 +8,11 @@ use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, Sender, channel};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 
 use crate::error::{Error, Result};
+use crate::format::locks::lock;
 use crate::format::spec::{Encoding, ShardingSpec};
 use crate::fs::owner::Owner;
 use crate::plan::KeyStats;
@@ -171,7 +172,7 @@ impl Workers {
     /// Returns the statistics of all encoded pairs.
     pub(crate) fn stats(&self) -> KeyStats {
         let mut all = KeyStats::new();
-        self.stats.iter().for_each(|stats| all.merge(&locked(stats)));
+        self.stats.iter().for_each(|stats| all.merge(&lock(stats)));
         all
     }
 }
@@ -196,10 +197,6 @@ fn ended() -> Error {
     Error::internal("the threads of the loader ended early")
 }
 
-fn locked(stats: &Mutex<KeyStats>) -> std::sync::MutexGuard<'_, KeyStats> {
-    stats.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 /// Returns the error for a panic in a thread of the loader.
 #[cold]
 pub(crate) fn panicked(panic: &(dyn Any + Send)) -> Error {
@@ -219,7 +216,7 @@ struct Worker {
 impl Worker {
     fn work(&self, to_do: &Mutex<Receiver<Task>>, results: &Sender<Result<Done>>) {
         loop {
-            let task = to_do.lock().unwrap_or_else(PoisonError::into_inner).recv();
+            let task = lock(to_do).recv();
             let Ok(task) = task else { return };
             if results.send(self.perform(task)).is_err() {
                 return;
@@ -242,7 +239,7 @@ impl Worker {
 
     fn encode(&self, batch: Batch) -> Result<Done> {
         let cost_before = batch.cost();
-        let mut stats = self.stats.as_ref().map(|stats| locked(stats));
+        let mut stats = self.stats.as_ref().map(|stats| lock(stats));
         let (batch, totals) = batch.encode(self.data_encoding, stats.as_deref_mut())?;
         Ok(Done::Encoded { batch, totals, cost_before })
     }

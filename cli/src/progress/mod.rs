@@ -8,14 +8,15 @@ mod status;
 use std::fmt;
 use std::io::{self, IsTerminal, Write};
 use std::path::Path;
+use std::sync::Mutex;
 use std::sync::mpsc::{self, RecvTimeoutError, Sender};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use console::Term;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressState, ProgressStyle, TermLike};
 use sharddb::Progress;
+use sharddb::internal::lock;
 
 use crate::printable;
 pub(crate) use status::{Amount, Status, part};
@@ -65,7 +66,7 @@ impl Display {
 
     fn bar(terminal: impl TermLike + Clone + 'static, status: impl Fn() -> Status + Send + 'static) -> Display {
         let bar = Bar::new(terminal);
-        *lock() = Some(bar.bar.clone());
+        *lock(&SHOWN) = Some(bar.bar.clone());
         Display::every(REDRAW, status, move |facts| bar.show(facts))
     }
 
@@ -131,13 +132,9 @@ fn is_dumb() -> bool {
 /// The bar on the terminal of this process, if there is one.
 static SHOWN: Mutex<Option<ProgressBar>> = Mutex::new(None);
 
-fn lock() -> MutexGuard<'static, Option<ProgressBar>> {
-    SHOWN.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 /// Removes the bar from the terminal.
 pub(crate) fn clear() {
-    let shown = lock().take(); // a statement of its own, so that the lock is free while the terminal is written
+    let shown = lock(&SHOWN).take(); // a statement of its own, so that the lock is free while the terminal is written
     if let Some(bar) = shown {
         bar.finish_and_clear();
     }
@@ -145,7 +142,7 @@ pub(crate) fn clear() {
 
 /// Calls `write` while the bar is not on the terminal.
 pub(crate) fn pause<T>(write: impl FnOnce() -> T) -> T {
-    let shown = lock().clone();
+    let shown = lock(&SHOWN).clone();
     match shown {
         Some(bar) => bar.suspend(write),
         None => write(),

@@ -59,6 +59,8 @@ pub mod key_range;
 #[doc(hidden)]
 pub mod layout;
 #[doc(hidden)]
+pub mod locks;
+#[doc(hidden)]
 pub mod manifest;
 #[doc(hidden)]
 pub mod minishard;

@@ -5,7 +5,9 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::hash::Hash;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, Weak};
+
+use sharddb_format::locks::lock;
 
 /// Bytes of memory that an entry takes besides its block.
 const ENTRY_BYTES: u64 = 256;
@@ -37,7 +39,7 @@ impl<K: Eq + Hash + Copy, V: Clone, R> BlockCache<K, V, R> {
     }
 
     pub(crate) fn lock(&self) -> MutexGuard<'_, Blocks<K, V, R>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.0)
     }
 }
 

@@ -4,9 +4,10 @@
 //! Without ETags and lengths nothing is noticed: native data has checks, and foreign data is unprotected then.
 
 use std::collections::HashMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 
 use crate::request::Response;
+use sharddb_format::locks::lock;
 
 /// Maximum number of objects. Blocks of further ones are not cached, so that they cannot be combined with others.
 const MOST_OBJECTS: usize = 1 << 20;
@@ -76,7 +77,7 @@ impl Identities {
     }
 
     fn objects(&self) -> MutexGuard<'_, HashMap<String, Identity>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.0)
     }
 }
 

@@ -7,10 +7,11 @@ use std::collections::{HashMap, VecDeque};
 use std::fmt;
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, Weak};
 use std::task::{Context, Poll, Waker};
 
 use sharddb_format::Result;
+use sharddb_format::locks::lock;
 
 use crate::request::{Failure, Request, Response};
 use crate::shared_request::{RequestId, Role, SharedRequest};
@@ -165,7 +166,7 @@ impl Exchange {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.0)
     }
 }
 

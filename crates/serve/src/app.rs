@@ -2,10 +2,11 @@
 
 use std::fs::File;
 use std::sync::atomic::AtomicBool;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
+use sharddb::internal::lock;
 use sharddb_container::Form;
 
 use crate::answer::{BYTES, Representation, Source};
@@ -50,7 +51,7 @@ impl App {
     /// Returns the databases in the tree; `None` if this was cancelled. Searches the tree if the last search is older than
     /// a second.
     pub(crate) fn list(&self, cancel: &AtomicBool) -> Option<Arc<Vec<Found>>> {
-        let mut listed = self.listed.lock().unwrap_or_else(PoisonError::into_inner); // one search at a time
+        let mut listed = lock(&self.listed); // one search at a time
         match &*listed {
             Some((when, found)) if when.elapsed() < LIST_AGE => Some(Arc::clone(found)),
             _ => {

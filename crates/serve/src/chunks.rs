@@ -11,6 +11,7 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use serde_json::Value;
 use sharddb::OwnedValue;
+use sharddb::internal::lock;
 use sharddb_container::bcolz::BcolzArray;
 use sharddb_container::bloscpack::Bloscpack;
 use sharddb_container::zarr::ZarrArray;
@@ -191,7 +192,7 @@ impl OpenArray {
 
     /// Whether the array reads the file with this tag: it had this one when the shard was used first.
     fn reads(&self, shard: u64, tag: &EntityTag) -> bool {
-        let mut used = self.used.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut used = lock(&self.used);
         used.entry(shard).or_insert_with(|| tag.clone()) == tag
     }
 

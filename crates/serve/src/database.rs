@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, TryLockError};
 use std::time::{Duration, Instant};
 
+use sharddb::internal::lock;
 use sharddb::shard::ValueLocation;
 use sharddb::spec::Encoding;
 use sharddb::{ErrorKind, OpenOptions, OwnedValue, ShardDb, Snapshot};
@@ -110,7 +111,7 @@ impl Pinned {
     ///
     /// Errors: those of [`Survey::take`], after which the next call counts again.
     pub(crate) fn survey(&self) -> Result<Arc<Survey>> {
-        let mut known = self.survey.lock().unwrap_or_else(PoisonError::into_inner); // one request counts
+        let mut known = lock(&self.survey); // one request counts
         if let Some(survey) = &*known {
             return Ok(Arc::clone(survey));
         }
@@ -248,7 +249,7 @@ impl Database {
                 None => return Ok(last),
             },
             None => {
-                let refreshed = self.last_refresh.lock().unwrap_or_else(PoisonError::into_inner); // one request opens
+                let refreshed = lock(&self.last_refresh); // one request opens
                 if let Some(last) = self.last() {
                     return Ok(last);
                 }

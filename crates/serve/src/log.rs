@@ -10,6 +10,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
 
+use sharddb::internal::lock;
 use sharddb::{Error, Result};
 use tracing::Level;
 
@@ -122,7 +123,7 @@ impl Log {
     }
 
     fn waiting(&self) -> MutexGuard<'_, Waiting> {
-        self.0.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.0.waiting)
     }
 }
 

@@ -4,7 +4,9 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, LazyLock, Mutex};
+
+use crate::format::locks::lock;
 
 use super::Operation;
 
@@ -139,10 +141,6 @@ pub fn inspect<T>(path: &Path, call: impl FnOnce() -> io::Result<T>) -> io::Resu
 
 fn watcher_of(path: &Path) -> Option<(PathBuf, Arc<Mutex<Notes>>)> {
     lock(&WATCHED).iter().find(|(root, _)| path.starts_with(root)).cloned()
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Notes {

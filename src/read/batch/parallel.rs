@@ -2,12 +2,11 @@
 
 use std::num::NonZero;
 use std::ops::ControlFlow;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::error::Result;
 use crate::read::shard::Value;
 use crate::read::snapshot::Snapshot;
-use crate::threads::on_threads;
+use crate::threads::for_each;
 
 /// Keys per block: enough to make the cost of the lock negligible, few enough that threads end at about the same time.
 const KEYS_PER_BLOCK: usize = 1024;
@@ -15,8 +14,8 @@ const KEYS_PER_BLOCK: usize = 1024;
 impl Snapshot {
     /// Calls `f` with each position in `keys` and the value of that key, on up to `threads` threads, until `f` breaks.
     ///
-    /// Positions arrive in no particular order, each exactly once. If `f` breaks, the other threads finish their
-    /// current blocks, so later positions may be skipped, and the first break is returned.
+    /// Positions arrive in no particular order, each exactly once. If `f` breaks, the other threads stop before their next
+    /// position, and the first break is returned. If `f` panics, so does this call, after all threads have ended.
     ///
     /// The calling thread is one of the threads. Each call starts the others, which pays off for many keys, or for
     /// values that are decoded or read. A thread takes 1024 keys at a time, so a batch of at most 1024 keys uses one
@@ -44,45 +43,9 @@ impl Snapshot {
         threads: NonZero<usize>,
         f: impl Fn(usize, Result<Option<Value<'a>>>) -> ControlFlow<B> + Sync,
     ) -> ControlFlow<B> {
-        let blocks = Blocks::new(keys.chunks(KEYS_PER_BLOCK).enumerate());
-        let first_break = Mutex::new(None);
-        let blocks_of_keys = NonZero::new(keys.len().div_ceil(KEYS_PER_BLOCK)).unwrap_or(NonZero::<usize>::MIN);
-        on_threads(threads.min(blocks_of_keys), || {
-            while let Some((number, keys)) = blocks.next() {
-                if let ControlFlow::Break(broken) =
-                    self.get_many_with(keys, |at, value| f(number * KEYS_PER_BLOCK + at, value))
-                {
-                    blocks.end();
-                    lock(&first_break).get_or_insert(broken);
-                }
-            }
-        });
-        match first_break.into_inner().unwrap_or_else(PoisonError::into_inner) {
-            Some(broken) => ControlFlow::Break(broken),
-            None => ControlFlow::Continue(()),
-        }
+        let blocks = keys.chunks(KEYS_PER_BLOCK).enumerate();
+        for_each(threads, blocks, |(number, keys), stop| {
+            self.get_many_with(keys, |at, value| stop.or(|| f(number * KEYS_PER_BLOCK + at, value)))
+        })
     }
-}
-
-/// A queue of blocks that several threads take from.
-struct Blocks<I>(Mutex<Option<I>>);
-
-impl<I: Iterator> Blocks<I> {
-    fn new(blocks: I) -> Blocks<I> {
-        Blocks(Mutex::new(Some(blocks)))
-    }
-
-    fn next(&self) -> Option<I::Item> {
-        lock(&self.0).as_mut()?.next()
-    }
-
-    /// Drops the remaining blocks.
-    fn end(&self) {
-        *lock(&self.0) = None;
-    }
-}
-
-/// Locks a mutex and ignores poisoning: the state is valid after a panic at any point.
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

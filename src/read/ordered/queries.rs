@@ -1,11 +1,12 @@
 //! Ordered reads of a snapshot: ranges, the first and the last pair, counts, ranks.
 
 use std::ops::RangeBounds;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
 
 use crate::error::{Error, Result};
 use crate::format::key_bounds::KeyBounds;
+use crate::format::locks::into_inner;
 use crate::read::ordered::key_range::KeyRange;
 use crate::read::ordered::options::RangeOptions;
 use crate::read::ordered::range::{Range, RangeEntry};
@@ -91,7 +92,7 @@ impl Snapshot {
             false => {
                 let ends = Ends::default();
                 self.scan_all(KeyBounds::ALL, &ends)?;
-                ends.0.into_inner().unwrap_or_else(PoisonError::into_inner).map(of_ends)
+                into_inner(ends.0).map(of_ends)
             }
         };
         key.map(|key| RangeEntry::find(self, key)).transpose()

@@ -1,18 +1,18 @@
 //! Finds the keys of a range in the minishard indexes, on several threads.
 
 use std::collections::BTreeMap;
-use std::num::NonZero;
-use std::ops::Range;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::ops::{ControlFlow, Range};
+use std::sync::Mutex;
 
 use crate::error::{Error, Result};
 use crate::format::candidates::Candidates;
 use crate::format::key_bounds::KeyBounds;
+use crate::format::locks::{into_inner, lock};
 use crate::format::spec::ShardingSpec;
 use crate::ids::{Location, MinishardNumber, ShardNumber};
 use crate::read::generation::Generation;
 use crate::read::shard::{FoundKey, IndexBudget, Pass, Rows, Shard, ShardReader};
-use crate::threads::{self, on_threads};
+use crate::threads::{self, for_each};
 
 /// Candidates up to this number are read like lookups do: one by one, through the minishard table and the cache.
 /// Otherwise shard indexes are read in blocks.
@@ -111,28 +111,18 @@ pub(crate) fn scan(
     threads: usize,
     sink: &dyn KeySink,
 ) -> Result<Vec<Error>> {
-    let threads = threads::count(threads).get();
-    let units = units(shards, &Candidates::new(shards.spec, bounds), threads);
-    let threads = threads.min(units.len());
-    let queue = Mutex::new(Some(units.into_iter().enumerate()));
-    let (errors, failed) = (Mutex::new(Errors::default()), Mutex::new(None));
-    let work = || {
-        loop {
-            let next = lock(&queue).as_mut().and_then(Iterator::next);
-            let Some((number, unit)) = next else { return };
-            let mut found = Errors::default();
-            let scanned = scan_unit(shards, &unit, bounds, sink, &mut found);
-            lock(&errors).append(number, found);
-            if let Err(error) = scanned {
-                *lock(&queue) = None;
-                lock(&failed).get_or_insert(error);
-            }
-        }
-    };
-    on_threads(NonZero::new(threads).unwrap_or(NonZero::<usize>::MIN), work);
-    match failed.into_inner().unwrap_or_else(PoisonError::into_inner) {
-        Some(error) => Err(error),
-        None => Ok(errors.into_inner().unwrap_or_else(PoisonError::into_inner).in_order()),
+    let threads = threads::count(threads);
+    let units = units(shards, &Candidates::new(shards.spec, bounds), threads.get());
+    let errors = Mutex::new(Errors::default());
+    let scanned = for_each(threads, units.into_iter().enumerate(), |(number, unit), _| {
+        let mut found = Errors::default();
+        let scanned = scan_unit(shards, &unit, bounds, sink, &mut found);
+        lock(&errors).append(number, found);
+        scanned.map_or_else(|error| ControlFlow::Break(Some(error)), ControlFlow::Continue)
+    });
+    match scanned {
+        ControlFlow::Break(error) => Err(error),
+        ControlFlow::Continue(()) => Ok(into_inner(errors).in_order()),
     }
 }
 
@@ -286,9 +276,4 @@ impl Errors {
         }
         errors
     }
-}
-
-/// Locks a mutex and ignores poisoning: the state is valid after a panic at any point.
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -9,11 +9,12 @@
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use arc_swap::{ArcSwap, ArcSwapOption, Guard};
 
 use crate::byte_range::ByteRange;
+use crate::format::locks::lock;
 use crate::format::minishard_index::{Checkpoints, SortedIndex};
 use crate::ids::MinishardNumber;
 
@@ -204,7 +205,7 @@ impl MinishardCache {
     }
 
     fn writer(&self) -> MutexGuard<'_, Writer> {
-        self.writer.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.writer)
     }
 }
 

@@ -8,11 +8,12 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::path::Path;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 use std::thread;
 
 use crate::bytes::{BlockReader, Cursor, Sink};
 use crate::error::{Error, ErrorKind, Result};
+use crate::format::locks::lock;
 use crate::read::sorted_keys::temp_file::TempFile;
 use crate::threads;
 
@@ -150,7 +151,7 @@ impl<'a> KeySorter<'a> {
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
     }
 }
 
@@ -217,7 +218,7 @@ fn sort(keys: &mut [u64], threads: usize) {
     let (low, _, high) = keys.select_nth_unstable(keys.len() / 2);
     let (half, low) = (threads / 2, Mutex::new(Some(low)));
     let sort_low = || {
-        let low = low.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let low = lock(&low).take();
         sort(low.unwrap_or_default(), half);
     };
     thread::scope(|scope| {

@@ -2,12 +2,11 @@
 
 use std::num::NonZero;
 use std::ops::ControlFlow;
-use std::sync::{Mutex, PoisonError};
 
 use crate::error::Result;
 use crate::read::shard::Value;
 use crate::read::snapshot::Snapshot;
-use crate::threads::{Stop, on_threads};
+use crate::threads::for_each;
 
 /// Slices per thread: enough that threads end at about the same time although slices differ in cost.
 const SLICES_PER_THREAD: NonZero<usize> = NonZero::<usize>::MIN.saturating_add(31);
@@ -47,28 +46,6 @@ impl Snapshot {
         f: impl Fn(Result<(u64, Value<'_>)>) -> ControlFlow<B> + Sync,
     ) -> ControlFlow<B> {
         let slices = self.split(threads.saturating_mul(SLICES_PER_THREAD));
-        let threads = NonZero::new(slices.len()).map_or(NonZero::<usize>::MIN, |slices| slices.min(threads));
-        let (slices, stop, first_break) = (Mutex::new(slices.into_iter()), Stop::default(), Mutex::new(None));
-        on_threads(threads, || {
-            let _guard = stop.on_panic();
-            let next = || slices.lock().unwrap_or_else(PoisonError::into_inner).next();
-            while !stop.is_set()
-                && let Some(slice) = next()
-            {
-                let outcome = slice.scan(|pair| match stop.is_set() {
-                    true => ControlFlow::Break(None),
-                    false => f(pair).map_break(Some),
-                });
-                if let ControlFlow::Break(broken) = outcome {
-                    stop.set();
-                    let mut first = first_break.lock().unwrap_or_else(PoisonError::into_inner);
-                    *first = first.take().or(broken);
-                }
-            }
-        });
-        match first_break.into_inner().unwrap_or_else(PoisonError::into_inner) {
-            Some(broken) => ControlFlow::Break(broken),
-            None => ControlFlow::Continue(()),
-        }
+        for_each(threads, slices.into_iter(), |slice, stop| slice.scan(|pair| stop.or(|| f(pair))))
     }
 }

@@ -1,9 +1,10 @@
 //! Pieces of a generation: whole shards, or ranges of the minishards of one. Walks go from piece to piece.
 
 use std::ops::Range;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock};
 
 use crate::error::{Error, Result};
+use crate::format::locks::lock;
 use crate::ids::{MinishardNumber, ShardNumber};
 use crate::read::generation::Generation;
 use crate::read::shard::Shard;
@@ -137,7 +138,7 @@ impl Piece {
     /// Notes that a walk has verified all of the piece, as far as the mode requires.
     pub(super) fn note_verified(&self, shard: &Shard) {
         let Some((divided, number)) = &self.divided else { return }; // the walk has noted it
-        let mut verified = divided.verified.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut verified = lock(&divided.verified);
         if let Some(verified) = verified.get_mut(*number) {
             *verified = true;
         }
@@ -154,7 +155,7 @@ impl DividedShard {
     }
 
     fn take_handle(&self) -> Option<Shard> {
-        let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut idle = lock(&self.idle);
         match idle.last() {
             Some(shard) if shard.reader().is_mapped_or_loaded() => Some(shard.clone()),
             _ => idle.pop(),
@@ -162,7 +163,7 @@ impl DividedShard {
     }
 
     fn give_handle(&self, shard: &Shard) {
-        let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut idle = lock(&self.idle);
         if idle.is_empty() || !shard.reader().is_mapped_or_loaded() {
             idle.push(shard.clone());
         }

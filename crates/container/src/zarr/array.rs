@@ -5,12 +5,13 @@ use std::fs::File;
 use std::io::Read;
 use std::ops::Deref;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use sharddb::Value;
 use sharddb::bytes::open_regular;
 use sharddb::fs::entry;
 use sharddb_format::byte_range::ByteRange;
+use sharddb_format::locks::lock;
 use sharddb_format::{Error, ErrorKind, Result};
 
 use crate::ContainerOptions;
@@ -169,7 +170,7 @@ impl ZarrArray {
     /// Returns a shard that is compressed as a whole. Only the last one is kept, so consecutive reads of a shard decode
     /// it once.
     fn unwrapped_shard(&self, number: u64) -> Result<Option<Opened<'_>>> {
-        let last = || self.unwrapped.lock().unwrap_or_else(PoisonError::into_inner);
+        let last = || lock(&self.unwrapped);
         if let Some((unwrapped, shard)) = &*last()
             && *unwrapped == number
         {
