@@ -94,8 +94,8 @@ finding_kinds! {
     /// An auxiliary file does not have the length, CRC-32 and digest that the manifest states. Results are the same, but
     /// lookups may take longer.
     AuxiliaryFile, "auxiliary-file", Warning;
-    /// The minishard table, whose checksums match, states another minishard index than the shard index: lookups may miss
-    /// keys.
+    /// The minishard table, whose checksums match, states another minishard index than the shard index: lookups return
+    /// errors, or miss keys.
     WrongMinishardTable, "wrong-minishard-table", Error;
     /// The key file is intact, but does not have exactly the keys of the shards: ordered reads return wrong results.
     KeyFile, "key-file", Error;

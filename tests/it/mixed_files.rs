@@ -192,8 +192,39 @@ fn a_difference_is_found(spec: ShardingSpec) {
     assert_eq!(totals.continue_value().unwrap().changed, KEYS);
 }
 
+/// The first block of a minishard table, whose content is changed.
+struct TableBlock<'a> {
+    content: &'a mut [u8],
+    /// The bits per minishard, and those of them that are the length of its index.
+    bits: usize,
+    length_bits: usize,
+}
+
 /// Returns a generation with a minishard table whose checksums are right, and which hides the keys of one minishard.
 pub(crate) fn with_crafted_table() -> TempDir {
+    with_table(|TableBlock { content, bits, length_bits }| {
+        let hidden = (0..256_usize).find(|minishard| {
+            let is_set = |bit: usize| content[16 + bit / 8] >> (bit % 8) & 1 == 1;
+            (0..length_bits).any(|bit| is_set(minishard * bits + bit))
+        });
+        let first_bit = hidden.unwrap() * bits;
+        (first_bit..first_bit + length_bits).for_each(|bit| content[16 + bit / 8] &= !(1 << (bit % 8)));
+    })
+}
+
+/// Returns a generation with a minishard table whose checksums are right, and whose first 256 indexes are stated to begin
+/// `units` of 8 bytes after their places.
+fn with_moved_table(units: u64) -> TempDir {
+    with_table(|TableBlock { content, .. }| {
+        for word in content[..16].chunks_exact_mut(8) {
+            let moved = u64::from_le_bytes((&*word).try_into().unwrap()) + units;
+            word.copy_from_slice(&moved.to_le_bytes());
+        }
+    })
+}
+
+/// Returns a copy of a generation with another first block of the minishard table, with right checksums everywhere.
+fn with_table(change: impl FnOnce(TableBlock)) -> TempDir {
     let scratch = TempDir::copy_of(&data("store-v1-digests/store/gen-0000000001"));
     let manifest = json(&scratch.path().join("manifest.json"));
     let shard_index_crc32 = manifest["shards"][0][4].as_u64().unwrap() as u32;
@@ -206,12 +237,7 @@ pub(crate) fn with_crafted_table() -> TempDir {
     let block_len = 16 + 8 * (256 * bits).div_ceil(64) + 4;
     let block = &mut table[offset..offset + block_len];
     let (content, crc32) = block.split_at_mut(block_len - 4);
-    let hidden = (0..256_usize).find(|minishard| {
-        let is_set = |bit: usize| content[16 + bit / 8] >> (bit % 8) & 1 == 1;
-        (0..length_bits).any(|bit| is_set(minishard * bits + bit))
-    });
-    let first_bit = hidden.unwrap() * bits;
-    (first_bit..first_bit + length_bits).for_each(|bit| content[16 + bit / 8] &= !(1 << (bit % 8)));
+    change(TableBlock { content: &mut *content, bits, length_bits });
     let place = [&0_u64.to_le_bytes()[..], &0_u64.to_le_bytes(), &shard_index_crc32.to_le_bytes(), content].concat();
     crc32.copy_from_slice(&crc32fast::hash(&place).to_le_bytes());
     fs::remove_file(&path).unwrap();
@@ -239,13 +265,63 @@ fn verification_compares_the_minishard_table_with_the_shard_index() {
     let crafted = options.open(scratch.path()).unwrap().snapshot();
     let absent = all.iter().filter(|entry| crafted.get(entry.as_ref().unwrap().key()).unwrap().is_none()).count();
     assert!(absent > 0, "the table decides lookups");
+    assert_verify_finds_the_table(&crafted);
+}
+
+fn assert_verify_finds_the_table(snapshot: &Snapshot) {
     for level in [VerifyLevel::Index, VerifyLevel::Data] {
-        let report = crafted.verify_both(level).unwrap();
+        let report = snapshot.verify_both(level).unwrap();
         let findings: Vec<String> = report.findings().iter().map(ToString::to_string).collect();
         assert!(
             findings.iter().any(|finding| finding.contains("minishards") && finding.contains("wrong-minishard-table")),
             "{findings:?}"
         );
+    }
+}
+
+/// A lookup that uses a wrong place returns an error that names the table, and no answer. The advice of the message works:
+/// without the table every key is found. `Never` reads whatever is at a place within the shard.
+#[test]
+fn a_wrong_place_in_the_minishard_table_is_an_error_that_names_the_table() {
+    let all = ShardDb::open(data("store-v1-digests/store/gen-0000000001")).unwrap().snapshot();
+    let pairs: Vec<(u64, Vec<u8>)> =
+        all.iter().map(Result::unwrap).map(|entry| (entry.key(), entry.value().unwrap().to_vec())).collect();
+    for (units, modes) in [
+        (3, &[VerifyReads::Once, VerifyReads::Always][..]),
+        (1 << 40, &[VerifyReads::Once, VerifyReads::Always, VerifyReads::Never]),
+    ] {
+        let scratch = with_moved_table(units);
+        for (mode, storage) in modes.iter().flat_map(|mode| [Storage::Mapped, Storage::Positioned].map(|s| (*mode, s)))
+        {
+            let options = OpenOptions::new().verify_reads(mode).clone();
+            let snapshot = storage.open(&options, scratch.path()).unwrap().snapshot();
+            let batch = snapshot.get_many(&pairs.iter().map(|(key, _)| *key).collect::<Vec<_>>());
+            let mut wrong = 0;
+            for ((key, value), of_batch) in pairs.iter().zip(batch) {
+                match snapshot.get(*key) {
+                    Ok(found) => {
+                        assert_eq!(found.unwrap(), value, "key {key}");
+                        assert_eq!(of_batch.unwrap().unwrap(), value, "key {key}");
+                    }
+                    Err(error) => {
+                        wrong += 1;
+                        let other = [of_batch.map(drop), snapshot.contains(*key).map(drop)].map(Result::unwrap_err);
+                        for error in other.iter().chain([&error]) {
+                            assert_eq!((error.kind(), error.key()), (ErrorKind::Corrupt, Some(*key)), "{error}");
+                            assert_eq!(error.path(), Some(&*scratch.path().join("minishards")), "{error}");
+                            assert!(error.message().contains("delete the file `minishards`"), "{error}");
+                        }
+                    }
+                }
+            }
+            assert!((1..pairs.len()).contains(&wrong), "the first of four blocks: {wrong}");
+        }
+        assert_verify_finds_the_table(&ShardDb::open(scratch.path()).unwrap().snapshot());
+        fs::remove_file(scratch.path().join("minishards")).unwrap();
+        let snapshot = ShardDb::open(scratch.path()).unwrap().snapshot();
+        for (key, value) in &pairs {
+            assert_eq!(snapshot.get(*key).unwrap().unwrap(), value, "key {key}");
+        }
     }
 }
 

@@ -22,13 +22,18 @@
 //! position after the last minishard is the end of the file, rounded up to a unit. A length of all ones is reserved:
 //! such a minishard is described by the shard index only.
 //!
-//! The table changes no result, unless it was crafted. Its content is verified by the checksum of each block, which covers
-//! the shard, the block number and the shard index, and by the check of the minishard index; verification compares it with
-//! the shard index.
+//! Damage to the table changes no result: the checksum of each block covers the shard, the block number and the shard
+//! index, and lookups use the shard index where it does not match.
+//!
+//! A table that is wrong although its checksums match was written by a bug, or crafted. A lookup returns
+//! [`wrong_place`] if the minishard index at the stated place is invalid, by its check or otherwise, and the shard index
+//! states another place. A lookup that does not verify the index, or whose minishard has no keys by the table, may
+//! miss a key instead. Verification compares the table with the shard index.
 
 use crc32fast::Hasher;
 
 use crate::byte_range::RelativeRange;
+use crate::error::Error;
 use crate::ids::ShardNumber;
 use crate::minishard_index::ROW_LEN;
 use crate::spec::Encoding;
@@ -221,6 +226,15 @@ pub fn read_head(head: &[u8]) -> Option<Vec<Section>> {
     }
     let sections: Option<Vec<_>> = stated.get(HEADER_LEN..)?.chunks_exact(SECTION_LEN).map(Section::read).collect();
     sections.filter(|sections| sections.is_sorted_by(|one, next| one.shard < next.shard))
+}
+
+/// Returns the error of a lookup for a table that is wrong although its checksums match.
+#[cold]
+pub fn wrong_place() -> Error {
+    Error::corrupt(
+        "the minishard table states a wrong place for the minishard index: run `sharddb verify`, for a URL after \
+         `sharddb pull`; if you delete the file `minishards` and open the data set again, lookups use the shard indexes",
+    )
 }
 
 /// The identity of a block. The checksum of the block covers it, so that no block is taken for another.

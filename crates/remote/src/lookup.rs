@@ -24,7 +24,7 @@ use crate::generation::RemoteGeneration;
 use crate::minishard::Minishard;
 use crate::objects::Span;
 use crate::operation::Exchange;
-use crate::place::{Place, PlaceSource, PlaceStep};
+use crate::place::{Place, PlaceStep};
 use crate::request::RemoteValue;
 
 /// A key that was found. It does not keep its minishard in memory, except for a short one that has the value.
@@ -172,27 +172,28 @@ impl RemoteGeneration {
         let known = self.known_place(location)?;
         let Some(place) = self.place(exchange, location, known).await? else { return Ok(None) };
         let block = self.read_minishard(exchange, location, &place).await;
-        self.minishard_in(exchange, location, &place, block).await
+        self.minishard_in(exchange, location, &place, block).await.map(Some)
     }
 
-    /// Returns the minishard that was read at a place. If the bytes are not those of the minishard and the minishard table
-    /// stated the place, falls back to the shard index: the table is wrong although its checksums match.
+    /// Returns the minishard that was read at a place.
+    ///
+    /// Errors: `Corrupt` if the bytes are not those of the minishard. If there is a minishard table, compares the place with
+    /// the shard index: the table may be wrong although its checksums match.
     pub(crate) async fn minishard_in(
         &self,
         exchange: &Exchange,
         location: Location,
         place: &Place,
         block: Result<Block>,
-    ) -> Result<Option<Arc<Minishard>>> {
+    ) -> Result<Arc<Minishard>> {
         let error = match block.and_then(Block::minishard) {
-            Err(error) if error.kind() == ErrorKind::Corrupt && place.source == PlaceSource::Table => error,
-            minishard => return minishard.map(Some),
+            Err(error) if error.kind() == ErrorKind::Corrupt && self.table.is_some() => error,
+            minishard => return minishard,
         };
         let known = self.known_place_by_shard_index(location)?;
         match self.place(exchange, location, known).await? {
-            Some(other) if other.index == place.index => Err(error),
-            Some(other) => self.read_minishard(exchange, location, &other).await?.minishard().map(Some),
-            None => Ok(None),
+            Some(stated) if stated.index == place.index => Err(error),
+            _ => Err(self.wrong_table()),
         }
     }
 

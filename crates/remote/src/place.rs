@@ -3,6 +3,7 @@
 use sharddb_format::byte_range::{ByteRange, RelativeRange};
 use sharddb_format::ids::Location;
 use sharddb_format::minishard;
+use sharddb_format::minishard_table;
 use sharddb_format::shard_index::ShardIndexEntry;
 use sharddb_format::{Error, ErrorKind, Result};
 
@@ -31,14 +32,6 @@ pub(crate) struct Place {
     extent_end: Option<u64>,
     /// An estimate of the number of rows.
     likely_rows: u64,
-    pub(crate) source: PlaceSource,
-}
-
-/// What stated a place.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum PlaceSource {
-    Table,
-    ShardIndex,
 }
 
 /// The place of a minishard, or the block that states it.
@@ -72,6 +65,9 @@ impl RemoteGeneration {
         }
     }
 
+    /// Returns the place that the table states; if it states none, what is known by the shard index.
+    ///
+    /// Errors: `Corrupt` if the stated place is outside of the shard.
     fn known_place_by_table(
         &self,
         location: Location,
@@ -79,10 +75,21 @@ impl RemoteGeneration {
         bytes: &[u8],
         from: u64,
     ) -> Result<PlaceStep> {
-        match self.place_by_table(location, described, bytes, from) {
-            Some(known) => Ok(known),
-            None => self.known_place_by_shard_index(location),
-        }
+        let record = self.record(location.shard);
+        let stated = record.and_then(|record| Some((record, described.stated(&self.spec, record, bytes, from)?)));
+        let Some((record, stated)) = stated else { return self.known_place_by_shard_index(location) };
+        let base = self.spec.shard_index_len();
+        let index = minishard::index_range(location.minishard, stated.index, base, record.bytes);
+        let Some(index) = index.map_err(|_| self.wrong_table())? else { return Ok(PlaceStep::Place(None)) };
+        let extent_end = Some(base.saturating_add(stated.next).min(record.bytes));
+        let likely_rows = self.likely_rows(location, index, stated.minishards, stated.index_bytes);
+        Ok(PlaceStep::Place(Some(Place { index, extent_end, likely_rows })))
+    }
+
+    /// Returns the error for a table that is wrong although its checksums match.
+    #[cold]
+    pub(crate) fn wrong_table(&self) -> Error {
+        minishard_table::wrong_place().at_path(&self.objects.path(&self.table_object()))
     }
 
     /// Like [`known_place`](Self::known_place), without the minishard table.
@@ -165,20 +172,6 @@ impl RemoteGeneration {
         self.read_of_minishard(location, &Place { extent_end: None, ..*place })
     }
 
-    /// Returns the place that the table states; `None` if it states none, or one outside of the shard.
-    fn place_by_table(&self, location: Location, described: Described, bytes: &[u8], from: u64) -> Option<PlaceStep> {
-        let record = self.record(location.shard)?;
-        let stated = described.stated(&self.spec, record, bytes, from)?;
-        if stated.index.start == stated.index.end {
-            return Some(PlaceStep::Place(None));
-        }
-        let base = self.spec.shard_index_len();
-        let index = stated.index.resolve(base, record.bytes)?;
-        let extent_end = Some(base.saturating_add(stated.next).min(record.bytes));
-        let likely_rows = self.likely_rows(location, index, stated.minishards, stated.index_bytes);
-        Some(PlaceStep::Place(Some(Place { index, extent_end, likely_rows, source: PlaceSource::Table })))
-    }
-
     /// Returns the read of the entry of a minishard: of the whole shard index, if it is short or has a checksum.
     fn read_of_entries(&self, location: Location) -> Result<BlockRead> {
         let len = self.spec.shard_index_len();
@@ -223,7 +216,7 @@ impl RemoteGeneration {
         let is_small = self.small_indexes.contains_key(&location.shard);
         let index_bytes = if is_small { index_bytes(bytes) } else { u64::MAX }; // a long one is not summed up
         let likely_rows = self.likely_rows(location, index, self.spec.minishards(), index_bytes);
-        Ok(Some(Place { index, extent_end, likely_rows, source: PlaceSource::ShardIndex }))
+        Ok(Some(Place { index, extent_end, likely_rows }))
     }
 
     /// Estimates the rows of an index: its share of the keys by its length among `minishards` minishards with

@@ -142,7 +142,7 @@ impl RemoteGeneration {
         read.collect()
     }
 
-    /// Returns a minishard that was read; `None` if it has no keys. Reads it again if the minishard table stated a wrong place.
+    /// Returns a minishard that was read; `None` if it has no keys. Reads it if it was deferred.
     pub(crate) async fn minishard_of(
         &self,
         exchange: &Exchange,
@@ -156,7 +156,7 @@ impl RemoteGeneration {
                     Ok(InRound::Deferred(read)) => self.acquire_one(exchange, read).await,
                     Err(error) => Err(error),
                 };
-                self.minishard_in(exchange, location, &place, block).await
+                self.minishard_in(exchange, location, &place, block).await.map(Some)
             }
             Step::Empty => Ok(None),
             Step::Failed(error) => Err(error),

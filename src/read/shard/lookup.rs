@@ -12,9 +12,10 @@ use crate::byte_range::{ByteRange, RelativeRange};
 use crate::bytes::{Bytes, Storage};
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::checks::ChecksPlace;
+use crate::format::manifest;
 use crate::format::minishard::{self, MinishardIndex};
 use crate::format::minishard_index::{self, Checkpoints, IndexView, SCAN_LIMIT, SearchableIndex, SortedIndex};
-use crate::format::minishard_table::BLOCK_BITS;
+use crate::format::minishard_table::{self, BLOCK_BITS};
 use crate::format::shard_index::ShardIndexEntry;
 use crate::ids::MinishardNumber;
 use crate::read::shard::budget::IndexBudget;
@@ -121,40 +122,27 @@ impl ShardReader {
         if !in_place && let Some(cached) = self.cached_index(number) {
             return Ok(Some(cached));
         }
-        let stated = self.stated_index_range(number)?;
-        match self.index_at(number, stated) {
-            Err(error) if error.kind() == ErrorKind::Corrupt && self.known.table.load().is_some() => {
-                self.index_by_shard_index(number, stated, error)
-            }
-            located => located,
-        }
-    }
-
-    /// Falls back to the shard index after the index at the range `by_table`, which the minishard table states, failed
-    /// with `error`: the range is outside the file, or the index there is damaged or another one.
-    ///
-    /// This is for a table that is wrong although its checksums match. If the shard index states another range, the
-    /// index there is used. The minishard map keeps the range of the table, so the index is not marked as trusted. Each
-    /// lookup in this minishard falls back again, unless it finds a copy of the index in the cache.
-    #[cold]
-    fn index_by_shard_index(
-        &self,
-        number: MinishardNumber,
-        by_table: RelativeRange,
-        error: Error,
-    ) -> Result<Option<LocatedIndex<'_>>> {
-        let stated = self.index_range_from_entry(number)?;
-        if stated == by_table { Err(error) } else { self.index_at(number, stated) }
-    }
-
-    /// Returns the index at a stated range; `None` if the range is empty, because the minishard has no keys.
-    fn index_at(&self, number: MinishardNumber, stated: RelativeRange) -> Result<Option<LocatedIndex<'_>>> {
-        let Some(range) = self.resolve_index(number, stated)? else { return Ok(None) };
-        match self.has_index_in_place() {
+        let Some(range) = self.locate_index(number)? else { return Ok(None) };
+        let located = match in_place {
             true => self.index_in_place(number, range),
             false => self.read_index(number, range),
+        };
+        located.map(Some).map_err(|error| self.explain(number, Some(range), error))
+    }
+
+    /// Returns the error for an index that is invalid at its stated range; `range` is `None` if that is not within the
+    /// file. The error is `error`, unless the shard index is damaged, or states another range: then the minishard table
+    /// is wrong although its checksums match.
+    #[cold]
+    fn explain(&self, number: MinishardNumber, range: Option<ByteRange>, error: Error) -> Error {
+        if error.kind() != ErrorKind::Corrupt || self.known.table.load().is_none() {
+            return error;
         }
-        .map(Some)
+        match self.index_range_from_entry(number).and_then(|stated| self.resolve_index(number, stated)) {
+            Ok(Some(stated)) if range == Some(stated) => error,
+            Ok(_) => minishard_table::wrong_place().at_path(&self.files().path().with_file_name(manifest::MINISHARDS)),
+            Err(damage) => damage,
+        }
     }
 
     /// Returns a raw minishard index that is mapped or loaded. Verifies it as the mode requires.
@@ -163,7 +151,7 @@ impl ShardReader {
         let stored = MinishardIndex::of_decoded(encoded, None, range)?;
         let index = stored.view_in_place();
         let kept = (index.len() > SCAN_LIMIT).then(|| self.cache.get(self.cache_key(number))).flatten();
-        // The entry is of another range if the minishard table is wrong: it was made from the shard index's range.
+        // The entry is of another range if the minishard table of a later generation is wrong: verify what is there now.
         let kept = kept.filter(|kept| kept.index().is_some_and(|kept| kept.range() == range));
         // A cached entry was made from a verified index, so only `Always` verifies the index again.
         if kept.is_none() || !self.verification.remembers() {
@@ -209,7 +197,8 @@ impl ShardReader {
     ///
     /// Errors: `Corrupt` if the range is not within the file, or if the shard index is damaged; `Io`.
     pub(crate) fn locate_index(&self, number: MinishardNumber) -> Result<Option<ByteRange>> {
-        self.resolve_index(number, self.stated_index_range(number)?)
+        let stated = self.stated_index_range(number)?;
+        self.resolve_index(number, stated).map_err(|error| self.explain(number, None, error))
     }
 
     /// Returns the range that the minishard table or the shard index states for the encoded index of a minishard; empty
@@ -388,15 +377,16 @@ mod tests {
     use crate::format::checksum::Checksum;
     use crate::format::hash::HashFunction;
     use crate::format::layout::{Layout, ValueAlignment};
-    use crate::format::manifest::{self, AuxiliaryRecord};
-    use crate::format::minishard_table::{self, BlockPlace, BlockToWrite, PackingBuilder, Section};
+    use crate::format::manifest::AuxiliaryRecord;
+    use crate::format::minishard_table::{BlockPlace, BlockToWrite, PackingBuilder, Section};
     use crate::format::spec::Encoding;
     use crate::format::spec::ShardingSpec;
     use crate::ids::ShardNumber;
     use crate::read::shard::files::ShardFiles;
     use crate::read::shard::index_cache::MinishardCache;
     use crate::read::shard::reader::{KnownShard, ReadOptions};
-    use crate::read::shard::table_file::TableFile;
+    use crate::read::shard::rows::Rows;
+    use crate::read::shard::table_file::{TableFile, TableSection};
     use crate::read::shard::verification::VerifyReads;
     use crate::write::ShardWriter;
 
@@ -484,31 +474,33 @@ mod tests {
         }
     }
 
-    /// What a wrong minishard table states for minishard 0.
-    #[derive(Clone, Copy)]
-    enum WrongIndex {
-        /// The index of minishard 1.
+    /// What a wrong minishard table states.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    enum Wrong {
+        /// The index of minishard 1 for minishard 0.
         OfAnother,
-        /// A range outside the file.
+        /// A range outside the file for minishard 0.
         OutsideTheFile,
+        /// The index of minishard 1 for minishard 2, which has no keys.
+        OfNone,
     }
 
-    /// Opens a shard of `written` with a minishard table that is wrong and whose checksums match.
-    fn with_wrong_table(n: u64, encoding: Encoding, verify_reads: VerifyReads, wrong: WrongIndex) -> ShardReader {
+    /// Returns the section of a minishard table that is wrong for a shard of `written`, and whose checksums match.
+    fn wrong_table(n: u64, encoding: Encoding, wrong: Wrong) -> TableSection {
         let (spec, bytes) = written(n, encoding);
         let entry = |minishard: usize| ShardIndexEntry::read(&bytes[16 * minishard..]).unwrap().minishard_index();
-        let index = entry(1).unwrap();
-        let first = match wrong {
-            WrongIndex::OfAnother => index,
-            WrongIndex::OutsideTheFile => RelativeRange { start: 0, end: 24 * (bytes.len() as u64) },
-        };
-        let place = BlockPlace { shard: ShardNumber(0), number: 0, shard_index_crc32: crc32fast::hash(&bytes[..64]) };
+        let (first, index) = (entry(0).unwrap(), entry(1).unwrap());
         let end = bytes.len() as u64;
         let length = |index: RelativeRange| (index.end - index.start) / minishard_table::length_unit(encoding);
-        let block = BlockToWrite {
-            starts: &[first.start, index.start, end, end, end],
-            lengths: &[length(first), length(index), 0, 0],
+        let (starts, lengths) = match wrong {
+            Wrong::OfAnother => ([index.start, index.start, end, end, end], [length(index), length(index), 0, 0]),
+            Wrong::OutsideTheFile => ([0, index.start, end, end, end], [24 * end, length(index), 0, 0]),
+            Wrong::OfNone => {
+                ([first.start, index.start, index.start, end, end], [length(first), length(index), length(index), 0])
+            }
         };
+        let place = BlockPlace { shard: ShardNumber(0), number: 0, shard_index_crc32: crc32fast::hash(&bytes[..64]) };
+        let block = BlockToWrite { starts: &starts, lengths: &lengths };
         let mut packing = PackingBuilder::new(0);
         packing.add(&block);
         let packing = packing.finish().unwrap();
@@ -520,39 +512,78 @@ mod tests {
         std::fs::write(directory.path().join(manifest::MINISHARDS), &table).unwrap();
         let record = AuxiliaryRecord { name: String::new(), checksum: Checksum::of(&table) };
         let table = TableFile::open(directory.path(), &record, 1, StorageKind::Positioned).unwrap();
-        let shard_index_crc32 = Some(place.shard_index_crc32);
-        let table = TableFile::section(&table.into(), &spec, ShardNumber(0), place.shard_index_crc32);
-        open(
-            spec,
-            bytes,
-            verify_reads,
-            KnownShard { shard_index_crc32, table: table.map(std::sync::Arc::new).into(), ..KnownShard::default() },
-        )
+        TableFile::section(&table.into(), &spec, ShardNumber(0), place.shard_index_crc32).unwrap()
     }
 
-    /// The index that the shard index states is used, and it does not make the other one trusted.
+    /// Opens a shard of `written` with a wrong minishard table.
+    fn with_wrong_table(n: u64, encoding: Encoding, verify_reads: VerifyReads, wrong: Wrong) -> ShardReader {
+        let (spec, bytes) = written(n, encoding);
+        let table = Some(std::sync::Arc::new(wrong_table(n, encoding, wrong)));
+        let shard_index_crc32 = Some(crc32fast::hash(&bytes[..64]));
+        open(spec, bytes, verify_reads, KnownShard { shard_index_crc32, table: table.into(), ..KnownShard::default() })
+    }
+
+    fn assert_names_the_table(error: &Error) {
+        assert_eq!((error.kind(), error.path()), (ErrorKind::Corrupt, Some("minishards".as_ref())), "{error}");
+    }
+
+    /// Present and absent keys of the minishard are errors, also of a second lookup. Those of other minishards are read.
     #[test]
-    fn a_wrong_table_whose_checksums_match_changes_no_result() {
-        for wrong in [WrongIndex::OfAnother, WrongIndex::OutsideTheFile] {
+    fn a_wrong_table_whose_checksums_match_is_an_error_of_the_table() {
+        for wrong in [Wrong::OfAnother, Wrong::OutsideTheFile, Wrong::OfNone] {
             for encoding in [Encoding::Raw, Encoding::Gzip] {
-                for mode in [VerifyReads::Once, VerifyReads::Always] {
+                for mode in [VerifyReads::Never, VerifyReads::Once, VerifyReads::Always] {
+                    if mode == VerifyReads::Never && wrong != Wrong::OutsideTheFile {
+                        continue; // not noticed
+                    }
+                    let wrong_minishard = if wrong == Wrong::OfNone { 2 } else { 0 };
                     for n in [1, 5, 65, 300] {
                         let shard = with_wrong_table(n, encoding, mode, wrong);
-                        check_all(&shard, n);
-                        check_all(&shard, n);
+                        for key in (0..4 * n + 8).chain(0..4 * n + 8) {
+                            let number = MinishardNumber(key % 4);
+                            let (value, contains) = (shard.get(number, key), shard.contains(number, key));
+                            if key % 4 == wrong_minishard {
+                                assert_names_the_table(&value.unwrap_err());
+                                assert_names_the_table(&contains.unwrap_err());
+                            } else {
+                                let is_there = key % 4 < 2 && key < 4 * n;
+                                let expected = is_there.then(|| key.to_le_bytes().to_vec());
+                                assert_eq!(value.unwrap().map(|value| value.to_vec()), expected, "key {key}");
+                                assert_eq!(contains.unwrap(), is_there, "key {key}");
+                            }
+                        }
+                        let mut budget = IndexBudget::default();
+                        let visited = shard.visit_minishard(MinishardNumber(wrong_minishard), &mut budget, |_| ());
+                        assert_names_the_table(&visited.unwrap_err());
                     }
                 }
             }
         }
     }
 
-    /// `Never` verifies no index, so only a range outside the file shows that the table is wrong.
+    /// A walk verifies the index that the shard index states, and not the one at the place that lookups use.
     #[test]
-    fn a_table_range_outside_the_file_changes_no_result_without_verification() {
-        for encoding in [Encoding::Raw, Encoding::Gzip] {
-            for n in [1, 5, 65, 300] {
-                check_all(&with_wrong_table(n, encoding, VerifyReads::Never, WrongIndex::OutsideTheFile), n);
-            }
+    fn a_walk_over_a_minishard_does_not_make_a_wrong_place_trusted() {
+        let shard = with_wrong_table(5, Encoding::Raw, VerifyReads::Once, Wrong::OfAnother);
+        assert!(shard.get(MINISHARD, 4).is_err());
+        let mut rows = Rows::over(MINISHARD..MinishardNumber(1));
+        assert!(rows.next_minishard(&shard).unwrap().is_some());
+        for key in [4, 44] {
+            assert_names_the_table(&shard.get(MINISHARD, key).unwrap_err());
+        }
+    }
+
+    /// A shard that a refresh keeps has cached an index of 300 keys before the table of the next generation is wrong.
+    #[test]
+    fn a_cached_index_does_not_make_the_wrong_place_of_a_later_table_trusted() {
+        let (spec, bytes) = written(300, Encoding::Raw);
+        let shard_index_crc32 = Some(crc32fast::hash(&bytes[..64]));
+        let known = KnownShard { shard_index_crc32, ..KnownShard::default() };
+        let shard = open(spec, bytes, VerifyReads::Once, known);
+        check_all(&shard, 300);
+        shard.move_to("".into(), Some(wrong_table(300, Encoding::Raw, Wrong::OfAnother)));
+        for key in [0, 4, 1204] {
+            assert_names_the_table(&shard.get(MINISHARD, key).unwrap_err());
         }
     }
 

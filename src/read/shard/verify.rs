@@ -56,7 +56,7 @@ impl ShardReader {
     }
 
     /// Returns what the minishard map has of a minishard; `None` unless it has the index that is directly before
-    /// `checks`. It has another one if it was filled from a minishard table that disagrees with the shard index.
+    /// `checks`: walks use the shard index, and the map may have been filled from a minishard table that is wrong.
     fn known_at(&self, number: MinishardNumber, checks: ChecksPlace) -> Option<KnownMinishard> {
         let known = self.minishard_map.get(number)?;
         let end = self.base().checked_add(known.index().end)?;
