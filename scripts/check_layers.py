@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Checks the imports of the Rust sources against the layer table of docs/design.md.
 
-    scripts/check_layers.py             check src/, cli/src/ and crates/
+    scripts/check_layers.py             check src/, cli/src/, python/src/ and crates/
     scripts/check_layers.py --planted   check that planted mistakes are found
     scripts/check_layers.py --edges     print the imports between modules as well
 
@@ -250,7 +250,7 @@ def components(graph):
 
 def findings(root, print_edges=False):
     library = load(root / "src")
-    others = [load(source) for source in (root / "cli/src", *sorted(root.glob("crates/*/src")))]
+    others = [load(source) for source in (root / "cli/src", root / "python/src", *sorted(root.glob("crates/*/src")))]
     table = layers((root / "docs/design.md").read_text())
     edges = list(imports(library))
     if print_edges:
@@ -296,6 +296,10 @@ PLANTED = [  # a mistake, and the lines that make it
         "a circle of siblings in the command",
         {"cli/src/size.rs": "use crate::plan;", "cli/src/plan/mod.rs": "use crate::size;"},
     ),
+    (
+        "a circle of siblings in the Python package",
+        {"python/src/errors.rs": "use crate::store;", "python/src/store.rs": "use crate::errors;"},
+    ),
     ("a module in no layer", {"src/lib.rs": "mod planted {}"}),
 ]
 
@@ -305,7 +309,7 @@ def planted():
     for name, lines in PLANTED:
         with tempfile.TemporaryDirectory() as directory:
             copy = Path(directory)
-            for source in ("src", "cli/src", "crates"):
+            for source in ("src", "cli/src", "python/src", "crates"):
                 shutil.copytree(ROOT / source, copy / source, ignore=shutil.ignore_patterns("tests"))
             (copy / "docs").mkdir()
             shutil.copy(ROOT / "docs/design.md", copy / "docs")

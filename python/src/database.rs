@@ -1,5 +1,6 @@
-//! `Database`: a reader that follows its store.
+//! `Database`: a reader that follows its store, and the local part of `sharddb.open`.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use pyo3::exceptions::PyValueError;
@@ -7,8 +8,9 @@ use pyo3::prelude::*;
 use sharddb::ErrorKind;
 
 use crate::errors::{self, OrRaise};
-use crate::open::Open;
+use crate::open::{Mode, Open, Options, Verify};
 use crate::reader::Reader;
+use crate::spec;
 
 /// An open database: a store, one generation, or a directory of shards. Returned by `sharddb.open`.
 ///
@@ -78,6 +80,25 @@ fn interval(seconds: f64) -> PyResult<Duration> {
     interval.ok_or_else(|| PyValueError::new_err(format!("expected a positive number of seconds, found {seconds}")))
 }
 
+/// Opens a database on disk. `sharddb.open` has the documentation of the arguments, and the promise that the mode "mmap"
+/// requires of the caller.
+#[pyfunction]
+#[pyo3(signature = (path, *, mode = "auto", verify = "once", pointer = None, spec = None))]
+fn open(
+    py: Python<'_>,
+    path: PathBuf,
+    mode: &str,
+    verify: &str,
+    pointer: Option<String>,
+    spec: Option<&Bound<'_, PyAny>>,
+) -> PyResult<Py<Database>> {
+    let spec = spec.map(spec::parse).transpose()?;
+    let options = Options { mode: Mode::parse(mode)?, verify: Verify::parse(verify)?, pointer, spec };
+    let path = std::path::absolute(path)?;
+    Database::new(py, Open::new(py, path, options)?)
+}
+
 pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
-    module.add_class::<Database>()
+    module.add_class::<Database>()?;
+    module.add_function(wrap_pyfunction!(open, module)?)
 }

@@ -13,21 +13,13 @@ use sharddb::write::Candidate;
 use sharddb::{ErrorKind, Progress, Published};
 
 use crate::errors::{self, OrRaise};
-use crate::merge_function::Call;
+use crate::merge_function::{Call, Event};
 use crate::progress::Bar;
 use crate::task::{CHECK_EVERY, add_note};
 
 /// The time that the GIL is kept after a call of the merge function, so that one acquisition serves a batch of keys: the
 /// threads of the build need less than this between two calls, unless they wait for the disk.
 const NEXT_CALL: Duration = Duration::from_micros(100);
-
-/// What a thread of a build passes to the caller's thread.
-pub(crate) enum Event {
-    /// A call of the merge function.
-    Call(Call),
-    /// The work has ended.
-    Done,
-}
 
 /// What the caller's thread and the threads of a build share.
 pub(crate) struct Job {

@@ -9,7 +9,14 @@ use pyo3::types::{PyBytes, PyList};
 use sharddb::OnDuplicate;
 
 use crate::bytes_like;
-use crate::job::Event;
+
+/// What a thread of a build passes to the caller's thread.
+pub(crate) enum Event {
+    /// A call of the merge function.
+    Call(Call),
+    /// The work has ended.
+    Done,
+}
 
 /// A call of the merge function that a thread of a build requests, and waits for.
 pub(crate) struct Call {

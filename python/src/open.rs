@@ -1,4 +1,4 @@
-//! The local part of `sharddb.open`, its options, and the state of an open database.
+//! The state of an open database, and how it is opened.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, OnceLock, PoisonError};
@@ -10,10 +10,9 @@ use sharddb::read::Watch;
 use sharddb::spec::Encoding;
 use sharddb::{ErrorKind, GenerationId, OpenOptions, Progress, ShardDb, ShardingSpec, Snapshot, VerifyReads};
 
-use crate::database::Database;
 use crate::errors::{self, OrRaise};
 use crate::progress::Bar;
-use crate::{buffer, file_system, fork, spec, task};
+use crate::{buffer, file_system, fork, task};
 
 /// How a database is opened: the keyword arguments of `sharddb.open`, which pickle.
 #[derive(Clone, Debug)]
@@ -316,26 +315,4 @@ pub(crate) struct Origin {
     pub(crate) options: Options,
     /// The generation that was served, and its directory; `None` for a bare directory.
     pub(crate) generation: Option<(GenerationId, PathBuf)>,
-}
-
-/// Opens a database on disk. `sharddb.open` has the documentation of the arguments, and the promise that the mode "mmap"
-/// requires of the caller.
-#[pyfunction]
-#[pyo3(signature = (path, *, mode = "auto", verify = "once", pointer = None, spec = None))]
-fn open(
-    py: Python<'_>,
-    path: PathBuf,
-    mode: &str,
-    verify: &str,
-    pointer: Option<String>,
-    spec: Option<&Bound<'_, PyAny>>,
-) -> PyResult<Py<Database>> {
-    let spec = spec.map(spec::parse).transpose()?;
-    let options = Options { mode: Mode::parse(mode)?, verify: Verify::parse(verify)?, pointer, spec };
-    let path = std::path::absolute(path)?;
-    Database::new(py, Open::new(py, path, options)?)
-}
-
-pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
-    module.add_function(wrap_pyfunction!(open, module)?)
 }

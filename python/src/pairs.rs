@@ -2,17 +2,15 @@
 //!
 //! ```text
 //! one pair                  w[k] = v
-//! a mapping, an iterable    pair by pair
+//! a mapping, an iterable    pair by pair (`pair_input`)
 //! keys, offsets, data       slice by slice, no object per value
 //! an Arrow stream           batch by batch (`arrow_input`)
 //! ```
 
-use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
-use pyo3::types::PyTuple;
 use sharddb::{BulkLoader, Updater};
 
-use crate::arrow_input;
 use crate::bytes_like::{self, Held};
 use crate::errors::OrRaise;
 use crate::keys::{Key, Keys, room_for};
@@ -68,37 +66,6 @@ impl<S: Sink> Writer<S> {
             true => self.flush(value.py()),
             false => Ok(()),
         }
-    }
-
-    /// Adds the pairs of arrays, if there are offsets and data, or of one object.
-    pub(crate) fn extend_any(
-        &mut self,
-        keys: &Bound<'_, PyAny>,
-        offsets: Option<&Bound<'_, PyAny>>,
-        data: Option<&Bound<'_, PyAny>>,
-    ) -> PyResult<()> {
-        match (offsets, data) {
-            (None, None) => self.extend(keys),
-            (Some(offsets), Some(data)) => self.extend_ragged(keys, offsets, data),
-            _ => Err(PyTypeError::new_err("expected extend(pairs) or extend(keys, offsets, data)")),
-        }
-    }
-
-    /// Adds the pairs of an Arrow stream, a mapping, or an iterable of pairs.
-    pub(crate) fn extend(&mut self, pairs: &Bound<'_, PyAny>) -> PyResult<()> {
-        if let Some(stream) = pairs.getattr_opt("__arrow_c_stream__")? {
-            return arrow_input::extend(self, &stream.call0()?);
-        }
-        let items = match pairs.getattr_opt("items")? {
-            Some(items) => items.call0()?,
-            None => pairs.clone(),
-        };
-        let expected = "a mapping, an iterable of pairs or an Arrow stream";
-        for pair in items.try_iter().map_err(|error| wrong_type(error, expected, pairs))? {
-            let (key, value) = key_and_value(pair?)?;
-            self.push(&key, &value)?;
-        }
-        Ok(())
     }
 
     /// Adds the pairs of arrays: the value of `keys[i]` is `data[offsets[i]:offsets[i + 1]]`.
@@ -187,22 +154,4 @@ fn checked_offsets(offsets: &[u64], keys: usize, data: usize) -> PyResult<Vec<us
 /// Adds the name of the argument to an exception about it.
 fn note(py: Python<'_>, error: &PyErr, argument: &str) {
     let _ = error.value(py).call_method1("add_note", (format!("in the argument {argument}"),));
-}
-
-/// Returns the items of a tuple, or of another iterable, of two.
-fn key_and_value(pair: Bound<'_, PyAny>) -> PyResult<(Bound<'_, PyAny>, Bound<'_, PyAny>)> {
-    if let Ok(pair) = pair.cast::<PyTuple>() {
-        return pair.extract();
-    }
-    let tuple = pair.py().get_type::<PyTuple>().call1((&pair,));
-    tuple.map_err(|error| wrong_type(error, "pairs of a key and a value", &pair))?.extract()
-}
-
-/// Returns a `TypeError` that says what was expected. Any other exception stays as it is.
-#[cold]
-fn wrong_type(error: PyErr, expected: &str, found: &Bound<'_, PyAny>) -> PyErr {
-    match error.is_instance_of::<PyTypeError>(found.py()) {
-        true => PyTypeError::new_err(format!("expected {expected}, found {}", found.get_type())),
-        false => error,
-    }
 }

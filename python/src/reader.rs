@@ -12,6 +12,7 @@ use sharddb::{ErrorKind, Snapshot};
 use crate::errors;
 use crate::keys::Key;
 use crate::open::{Open, Origin};
+use crate::value::Value;
 
 /// A database or a snapshot of one: a read-only mapping of `int` from 0 to 2**64 - 1 to `bytes`.
 ///
@@ -98,6 +99,19 @@ impl Reader {
         default: Option<Bound<'py, PyAny>>,
     ) -> PyResult<Option<Bound<'py, PyAny>>> {
         Ok(self.value(py, key.0)?.map(Bound::into_any).or(default))
+    }
+
+    /// Returns the value of a key as an object with a read-only buffer. Raises `KeyError` if the key is absent.
+    ///
+    /// No copy if the database is mapped or in memory and the value is stored raw. It pins the shard until it is dropped.
+    #[pyo3(signature = (key, /))]
+    fn view(&self, py: Python<'_>, key: Key) -> PyResult<Value> {
+        let open = self.open(py)?;
+        let snapshot = open.snapshot();
+        match open.look_up(py, &snapshot, || snapshot.get_owned(key.0))? {
+            Some(value) => Ok(Value(value)),
+            None => Err(PyKeyError::new_err(key.0)),
+        }
     }
 
     fn __contains__(&self, py: Python<'_>, key: Key) -> PyResult<bool> {

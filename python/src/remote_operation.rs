@@ -1,4 +1,5 @@
-//! `RemoteOperation`: a call of a remote reader as a state machine that Python code drives. No I/O is done here.
+//! `RemoteOperation`: a call of a remote reader as a state machine that Python code drives. No I/O is done here. Its `poll`
+//! is in `remote_outcome`.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -8,20 +9,14 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 
-use pyo3::IntoPyObjectExt;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyList, PyTuple};
-use sharddb::ErrorKind;
 use sharddb_remote::{
     Body, Failure, Operation, RemoteLocation, RemoteReader, RemoteScan, RemoteValue, Request, RequestId, Response,
     Wanted,
 };
 
-use crate::errors::{self, OrRaise};
-use crate::remote_cursor::RemoteCursor;
-use crate::remote_handle::RemoteHandle;
-use crate::{buffer, bytes_like, remote_places};
+use crate::bytes_like;
 
 /// What an operation returns.
 #[expect(clippy::large_enum_variant, reason = "one per call")]
@@ -152,7 +147,7 @@ impl RemoteOperation {
     }
 
     /// Advances the operation, and drops it at its end; `None` if it had ended before.
-    fn advance(&self) -> Option<Poll<sharddb::Result<Outcome>>> {
+    pub(crate) fn advance(&self) -> Option<Poll<sharddb::Result<Outcome>>> {
         let mut steps = self.steps();
         let polled = steps.as_mut()?.poll();
         if polled.is_ready() {
@@ -170,23 +165,6 @@ impl RemoteOperation {
 
 #[pymethods]
 impl RemoteOperation {
-    /// Advances the operation. Returns a tuple of the result once there is one; before, `None`.
-    ///
-    /// Raises the errors of the operation, whose cause is an exception of the store, if there is one.
-    fn poll<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyTuple>>> {
-        match py.detach(|| self.advance()) {
-            Some(Poll::Pending) => Ok(None),
-            Some(Poll::Ready(outcome)) => Ok(Some(PyTuple::new(py, [to_python(py, outcome.or_raise(py)?)?])?)),
-            None => Err(errors::new(
-                py,
-                ErrorKind::InvalidInput,
-                "expected an operation that is under way, found one that has ended or was cancelled",
-                None,
-                None,
-            )),
-        }
-    }
-
     /// Takes the requests that are to be performed now.
     fn requests(&self) -> Vec<RemoteRequest> {
         let mut steps = self.steps();
@@ -321,7 +299,8 @@ impl RemoteRequest {
     }
 }
 
-/// An exception of the store, as the source of an error of the library. [`errors::to_py`] makes it the cause.
+/// An exception of the store, as the source of an error of the library. [`to_py`](crate::errors::to_py) makes it the
+/// cause.
 struct Raised {
     /// Its class, and the first line of its text.
     text: String,
@@ -355,35 +334,6 @@ impl fmt::Debug for Raised {
 impl std::error::Error for Raised {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         Some(&self.exception)
-    }
-}
-
-fn to_python<'py>(py: Python<'py>, outcome: Outcome) -> PyResult<Bound<'py, PyAny>> {
-    match outcome {
-        Outcome::Opened(reader) => Ok(Bound::new(py, RemoteHandle::new(reader))?.into_any()),
-        Outcome::Value(value) => value.map(|value| PyBytes::new(py, &value)).into_bound_py_any(py),
-        Outcome::Values(values) => {
-            let mut found = Vec::with_capacity(values.len());
-            for value in values {
-                found.push(value.or_raise(py)?.map(|value| PyBytes::new(py, &value)));
-            }
-            Ok(PyList::new(py, found)?.into_any())
-        }
-        Outcome::Location(location) => location
-            .map(|location| {
-                let len = location.range.end.saturating_sub(location.range.start);
-                (location.object, location.range.start, len)
-            })
-            .into_bound_py_any(py),
-        Outcome::Places(places) => remote_places::columns(py, places),
-        Outcome::Flag(flag) => flag.into_bound_py_any(py),
-        Outcome::Keys(keys) => buffer::array(py, keys),
-        Outcome::Pairs(pairs) => pairs
-            .map(|(pairs, rest)| {
-                let pairs: Vec<_> = pairs.iter().map(|(key, value)| (*key, PyBytes::new(py, value))).collect();
-                (pairs, RemoteCursor::new(rest))
-            })
-            .into_bound_py_any(py),
     }
 }
 

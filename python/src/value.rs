@@ -1,19 +1,15 @@
 //! `Value`: the bytes of a value without a copy. Its buffer is in `buffer`.
 
-use pyo3::exceptions::PyKeyError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyMemoryView};
 use sharddb::OwnedValue;
-
-use crate::keys::Key;
-use crate::reader::Reader;
 
 /// A value as read-only bytes: `memoryview(value)`, `numpy.frombuffer(value, dtype)` and `bytes(value)` read it.
 ///
 /// Mapped and loaded values that are stored raw are not copied. A value stays valid, whatever happens to its database; it
 /// keeps the map of its shard, and the disk space of the file.
 #[pyclass(frozen, module = "sharddb")]
-pub(crate) struct Value(OwnedValue);
+pub(crate) struct Value(pub(crate) OwnedValue);
 
 impl Value {
     pub(crate) fn bytes(&self) -> &[u8] {
@@ -38,22 +34,6 @@ impl Value {
 
     fn __repr__(&self) -> String {
         format!("<sharddb.Value of {} bytes>", self.0.len())
-    }
-}
-
-#[pymethods]
-impl Reader {
-    /// Returns the value of a key as an object with a read-only buffer. Raises `KeyError` if the key is absent.
-    ///
-    /// No copy if the database is mapped or in memory and the value is stored raw. It pins the shard until it is dropped.
-    #[pyo3(signature = (key, /))]
-    fn view(&self, py: Python<'_>, key: Key) -> PyResult<Value> {
-        let open = self.open(py)?;
-        let snapshot = open.snapshot();
-        match open.look_up(py, &snapshot, || snapshot.get_owned(key.0))? {
-            Some(value) => Ok(Value(value)),
-            None => Err(PyKeyError::new_err(key.0)),
-        }
     }
 }
 
