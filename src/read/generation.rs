@@ -5,6 +5,7 @@
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use arc_swap::ArcSwapOption;
@@ -61,7 +62,7 @@ struct ShardSlot {
     obsolete_pair: bool,
     whole_verified: Arc<WholeShardVerified>,
     /// Set when the file was compared with the manifest.
-    compared: OnceLock<()>,
+    compared: AtomicBool,
     shard: OnceLock<Shard>,
 }
 
@@ -462,11 +463,13 @@ impl Generation {
         let number = shard.reader().number;
         let Some(record) = self.manifest.as_ref().and_then(|manifest| manifest.shard(number)) else { return Ok(()) };
         let compared = self.slot(number).map(|slot| &slot.compared);
-        if compared.is_some_and(|compared| compared.get().is_some()) {
+        if compared.is_some_and(|compared| compared.load(Ordering::Relaxed)) {
             return Ok(());
         }
         shard.reader().check_file(record.checksum(&self.spec))?;
-        compared.iter().for_each(|compared| *compared.get_or_init(|| ()));
+        if let Some(compared) = compared {
+            compared.store(true, Ordering::Relaxed);
+        }
         Ok(())
     }
 
@@ -595,7 +598,7 @@ impl ShardSlot {
             number,
             obsolete_pair: false,
             whole_verified: Arc::default(),
-            compared: OnceLock::new(),
+            compared: AtomicBool::new(false),
             shard: OnceLock::new(),
         }
     }

@@ -146,7 +146,7 @@ impl ShardsJob<'_> {
     ///
     /// Works with fewer threads if the process cannot start all of them.
     fn write(&self, pairs: &dyn Pairs) -> Result<Written> {
-        let syncer = Syncer::start(self.target.options.durable);
+        let syncer = Syncer::start();
         let span_bits = pairs.max_span_bits().min(self.target.spec.shard_bits());
         let threads = NonZero::new(self.threads).unwrap_or(NonZero::<usize>::MIN);
         let all = Mutex::new(Written::default());
@@ -313,7 +313,8 @@ impl Syncer {
     /// Maximum number of files that wait for their sync, each of which is open.
     const WAITING: usize = 16;
 
-    fn start(durable: bool) -> Syncer {
+    fn start() -> Syncer {
+        let durable = disk::syncs();
         let (sinks, to_sync) = sync_channel::<Sink>(Self::WAITING);
         let sync_all = move || disk::with_syncs_if(durable, || to_sync.into_iter().try_for_each(|sink| sink.sync()));
         Syncer { sinks, thread: std::thread::Builder::new().spawn(sync_all).ok() }

@@ -42,8 +42,8 @@ With --json, the members are \"generation\", \"current\", \"keys\", \"duplicates
 \"value_bytes\", \"shards\" and \"file_bytes\". See sharddb spill --help for all steps.
 
 Exit codes: 0 published, 2 usage, or receipts that are incomplete or do not belong together, 3
-malformed or corrupt, 4 a lost file, no space, or another writer is at work, 5 the generation of an
-earlier run was rolled back or replaced.")]
+malformed, corrupt or without a pair, 4 a lost file, no space, or another writer is at work, 5 the
+generation of an earlier run was rolled back or replaced.")]
 pub(crate) struct Args {
     /// The store, a path or a URL; created if there is none
     #[arg(value_parser = path_or_url())]

@@ -145,14 +145,15 @@ impl Exchange {
     }
 
     /// Waits for the answers with these numbers, and calls `f` with the position and the answer of each, in the order of
-    /// arrival.
+    /// arrival. Takes every answer, so no other future of the operation may wait for one meanwhile.
     pub(crate) async fn receive(&self, numbers: Vec<u64>, mut f: impl FnMut(usize, Result<Response, Failure>)) {
         let mut waiting: HashMap<u64, usize> = numbers.into_iter().zip(0..).collect();
         poll_fn(|_| {
             let arrived: Vec<_> = self.state().answers.drain().collect(); // `f` runs without the lock
             for (number, answer) in arrived {
-                if let Some(at) = waiting.remove(&number) {
-                    f(at, answer);
+                match waiting.remove(&number) {
+                    Some(at) => f(at, answer),
+                    None => debug_assert!(false, "an answer for which another future of the operation waits"),
                 }
             }
             if waiting.is_empty() { Poll::Ready(()) } else { Poll::Pending }

@@ -151,7 +151,8 @@ thread_local! {
 }
 
 /// Runs `work`. If not `durable`, the functions that sync do nothing on this thread until it returns: for a
-/// build that need not survive a crash of the machine. Other threads do not inherit this.
+/// build that need not survive a crash of the machine. Other threads do not inherit this: one that syncs for this thread
+/// takes over what [`syncs`] returns here.
 pub fn with_syncs_if<T>(durable: bool, work: impl FnOnce() -> T) -> T {
     /// Restores the state, also after a panic.
     struct Restore(bool);
@@ -164,9 +165,14 @@ pub fn with_syncs_if<T>(durable: bool, work: impl FnOnce() -> T) -> T {
     work()
 }
 
+/// Returns whether syncs on this thread do something.
+pub(crate) fn syncs() -> bool {
+    !SKIPS_SYNC.get()
+}
+
 /// Flushes the bytes and the length of an open file to disk (fsync).
 pub fn sync_file(file: &File, path: &Path) -> io::Result<()> {
-    if SKIPS_SYNC.get() {
+    if !syncs() {
         return Ok(());
     }
     perform(Operation::SyncFile(path), || file.sync_all())
@@ -174,7 +180,7 @@ pub fn sync_file(file: &File, path: &Path) -> io::Result<()> {
 
 /// Flushes the names in an open directory to disk (fsync).
 pub fn sync_dir(directory: &File, path: &Path) -> io::Result<()> {
-    if SKIPS_SYNC.get() {
+    if !syncs() {
         return Ok(());
     }
     perform(Operation::SyncDir(path), || directory.sync_all())
@@ -183,7 +189,7 @@ pub fn sync_dir(directory: &File, path: &Path) -> io::Result<()> {
 /// Flushes everything of the file system of an open directory to disk (syncfs).
 #[cfg(target_os = "linux")]
 pub(crate) fn sync_file_system(directory: &File, path: &Path) -> io::Result<()> {
-    if SKIPS_SYNC.get() {
+    if !syncs() {
         return Ok(());
     }
     perform(Operation::SyncFileSystem(path), || Ok(rustix::fs::syncfs(directory)?))

@@ -61,14 +61,14 @@ pub(crate) struct Verification {
     /// The mode; `Never` if the shard has no checks.
     reads: VerifyReads,
     /// Set when the shard index is verified.
-    pub(super) shard_index: OnceLock<()>,
+    pub(super) shard_index: AtomicBool,
     /// One bit per `LARGE_VALUE` bytes after the shard index. Allocated when the first large value is verified.
     large_values: OnceLock<Box<[AtomicU64]>>,
 }
 
 impl Verification {
     pub(crate) fn new(reads: VerifyReads) -> Verification {
-        Verification { reads, shard_index: OnceLock::new(), large_values: OnceLock::new() }
+        Verification { reads, shard_index: AtomicBool::new(false), large_values: OnceLock::new() }
     }
 
     /// Whether reads verify at all.

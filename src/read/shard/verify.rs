@@ -4,6 +4,7 @@
 //! compare one check, whatever the mode.
 
 use std::ops::Deref;
+use std::sync::atomic::Ordering;
 
 use crate::byte_range::ByteRange;
 use crate::error::{Error, Result};
@@ -142,7 +143,7 @@ impl ShardReader {
     pub(crate) fn verify_shard_index(&self) -> Result<()> {
         let is_needed = self.verification.exempt_parts(&self.known.whole_verified) == Trusted::NOTHING;
         let Some(stated) = self.shard_index_crc32().filter(|_| is_needed) else { return Ok(()) };
-        if self.verification.shard_index.get().is_some() {
+        if self.verification.shard_index.load(Ordering::Relaxed) {
             return Ok(());
         }
         let found = self.compute_shard_index_crc32()?;
@@ -150,7 +151,7 @@ impl ShardReader {
             let message = format!("expected a shard index with CRC-32 {stated:08x}, found {found:08x}");
             return Err(Error::corrupt(message).at_offset(0));
         }
-        self.verification.shard_index.get_or_init(|| ());
+        self.verification.shard_index.store(true, Ordering::Relaxed);
         Ok(())
     }
 

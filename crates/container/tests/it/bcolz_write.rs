@@ -299,7 +299,7 @@ fn a_changed_store_is_not_exported() {
     let errors = [
         change(&|updater| updater.delete(last)),
         change(&|updater| updater.put(last + 1, &*chunk)),
-        change(&|updater| updater.put(1, &[&chunk[..16], &[0xFF; 40]].concat())),
+        change(&|updater| updater.put(1, [&chunk[..16], &[0xFF; 40]].concat())),
     ];
     for error in errors {
         assert_eq!(error.kind(), ErrorKind::Corrupt, "{error}");
@@ -312,7 +312,7 @@ fn imported(array: &BcolzArray, path: &Path) -> Snapshot {
     options.data_encoding(Encoding::Raw).info(format!("{{\"{member}\": {metadata}}}"));
     let mut loader = options.create(path).unwrap();
     for key in 0..array.nchunks() {
-        loader.insert(key, &array.get(key, Form::Encoded).unwrap().unwrap()).unwrap();
+        loader.insert(key, array.get(key, Form::Encoded).unwrap().unwrap()).unwrap();
     }
     loader.finish().unwrap();
     ShardDb::open(path).unwrap().snapshot()
