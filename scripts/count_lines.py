@@ -3,27 +3,68 @@
 
     scripts/count_lines.py            per crate, and the tracked files
     scripts/count_lines.py --modules  per module of each crate as well
+    scripts/count_lines.py --check    compare with the limits below
+    scripts/count_lines.py --planted  check that a planted long function is found
+
+A change that needs more raises a limit in its own commit, which says what the lines bought.
 """
 
+import re
 import subprocess
 import sys
 from collections import Counter
 from pathlib import Path
 
-from check_layers import ROOT, load
+from check_layers import ROOT, item_end, load
 
 CRATES = ["src", "cli/src", "python/src", *sorted(str(path.relative_to(ROOT)) for path in Path(ROOT, "crates").glob("*/src"))]
+MOST_LINES = {"src": 21_110, "all": 60_460}
+MOST_LINES_OF_FUNCTION = 50
+
+
+def lines_of(code):
+    return sum(1 for line in code.splitlines() if line.strip())
 
 
 def count(crate_root):
     """The lines of code by the first name of the module's path."""
     lines = Counter()
     for path, module in load(crate_root).items():
-        lines[path[0] if path else "(root)"] += sum(1 for line in module.code.splitlines() if line.strip())
+        lines[path[0] if path else "(root)"] += lines_of(module.code)
     return lines
 
 
-def main():
+def functions(code):
+    """The name and the lines of each function with a body."""
+    for match in re.finditer(r"\bfn (\w+)[^;{]*(?:\[[^]]*\][^;{]*)*\{", code):
+        yield match[1], lines_of(code[match.start() : item_end(code, match.end() - 1)])
+
+
+def long_functions(code):
+    return [f"{name}: {lines}" for name, lines in functions(code) if lines > MOST_LINES_OF_FUNCTION]
+
+
+def check():
+    lines = {crate: sum(count(Path(ROOT, crate)).values()) for crate in CRATES}
+    lines["all"] = sum(lines.values())
+    found = [f"{part}: {lines[part]:,} lines of at most {most:,}" for part, most in MOST_LINES.items() if lines[part] > most]
+    for crate in CRATES:
+        for module in load(Path(ROOT, crate)).values():
+            found += [f"{module.file.relative_to(ROOT)}: {function} lines" for function in long_functions(module.code)]
+    print("\n".join([*found, f"{len(found)} findings"]))
+    return bool(found)
+
+
+def planted():
+    body = "    call();\n" * MOST_LINES_OF_FUNCTION
+    long = f"fn long<A, B>(a: [u8; 2]) where A: Copy, B: Copy {{\n{body}}}\n"
+    cases = {long: 1, f"fn short() {{\n    call();\n}}\n{body}": 0, f"trait T {{ fn declared(a: [u8; 2]); }}\n{body}": 0}
+    wrong = [code for code, expected in cases.items() if len(long_functions(code)) != expected]
+    print(f"{len(cases) - len(wrong)} of {len(cases)} planted cases found")
+    return bool(wrong)
+
+
+def report():
     total = 0
     for crate in CRATES:
         modules = count(Path(ROOT, crate))
@@ -38,4 +79,4 @@ def main():
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(check() if "--check" in sys.argv[1:] else planted() if "--planted" in sys.argv[1:] else report())

@@ -130,6 +130,11 @@ impl Args {
         if let Some(remote) = self.database.open_remote(&self.at_url, context)? {
             return self.run_remote(&remote, format, context);
         }
+        self.run_local(format, context)
+    }
+
+    /// Writes pairs of a database, or chunks of another container.
+    fn run_local(&self, format: Form, context: &Context) -> Result<Exit> {
         let opened = self.database.verifying(!self.no_verify).open()?;
         match opened {
             Opened::Sharded(_) => self.chunks.refuse_decoded()?,
@@ -138,10 +143,8 @@ impl Args {
         self.sources(&opened).refuse(&self.output)?;
         let wanted = self.wanted(context)?;
         // until a partial output is removed or renamed; standard output has some of the pairs
-        let _cleanup = match self.output == Path::new("-") {
-            true => context.interrupt.cleanup(),
-            false => context.interrupt.writing(),
-        };
+        let _cleanup =
+            if self.output == Path::new("-") { context.interrupt.cleanup() } else { context.interrupt.writing() };
         let pairs = match &opened {
             Opened::Sharded(snapshot) if self.order.is_given() => Some(self.order.pairs(snapshot, context)),
             _ => None,
@@ -192,10 +195,8 @@ impl Args {
             )));
         }
         let wanted = self.wanted(context)?;
-        let _cleanup = match self.output == Path::new("-") {
-            true => context.interrupt.cleanup(),
-            false => context.interrupt.writing(),
-        };
+        let _cleanup =
+            if self.output == Path::new("-") { context.interrupt.cleanup() } else { context.interrupt.writing() };
         let (read, all) = (context.interrupt.progress(), snapshot.key_count().unwrap_or(0));
         read.begin_counting(Phase::Copy, Unit::Keys, wanted.as_ref().map_or(all, |wanted| wanted.len() as u64));
         let output = Output::open(&self.output, format)?;
@@ -237,9 +238,10 @@ impl Args {
     }
 
     fn chunk<'a>(&self, container: &'a dyn Container, key: u64) -> sharddb::Result<Option<Value<'a>>> {
-        match self.no_verify {
-            true => container.get(key, self.chunks.form()),
-            false => chunks::get_verified(container, key, self.chunks.form()),
+        if self.no_verify {
+            container.get(key, self.chunks.form())
+        } else {
+            chunks::get_verified(container, key, self.chunks.form())
         }
     }
 

@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use serde_json::json;
 use sharddb::cluster::{PartReceipt, SpillSet, job_directory};
-use sharddb::{BulkLoader, Store};
+use sharddb::{BuildOptions, BulkLoader, Store};
 
 use crate::allow_empty::{AllowEmpty, has_keys};
 use crate::commands::build::{status_of, summary};
@@ -99,20 +99,7 @@ impl Args {
         let keys: u64 = parts.iter().map(PartReceipt::keys).sum();
         let has_keys = || remote.as_ref().map_or_else(|| has_keys(&self.store), RemoteStore::may_have_keys);
         self.allow_empty.check_replaced(keys, "the parts", &self.store.display().to_string(), has_keys)?;
-        let mut options = BulkLoader::options();
-        options.ordered(self.ordered);
-        if let Some(memory) = self.memory {
-            options.memory(memory.0);
-        }
-        if let Some(directory) = &self.temp_dir {
-            options.temp_dir(directory);
-        }
-        if let Some(path) = &self.info {
-            options.info(fs::read_to_string(path).map_err(|error| Failure::io("read", path, error))?);
-        }
-        if let Some(pointer) = &self.sharding_at {
-            options.sharding_at(pointer);
-        }
+        let mut options = self.options()?;
         let build = context.interrupt.progress();
         options.progress(&build);
         let cleanup = context.interrupt.publishing(); // until the temporary files are removed
@@ -127,9 +114,10 @@ impl Args {
         drop(progress);
         let (generation, current) = (published.generation.to_string(), Store::open(&self.store)?.current()?);
         let current = current.map(|current| current.to_string());
-        match current.as_ref() == Some(&generation) {
-            true => context.say(summary("published", &published, begun)),
-            false => receipts::say_not_current(&generation, current.as_deref()),
+        if current.as_ref() == Some(&generation) {
+            context.say(summary("published", &published, begun))
+        } else {
+            receipts::say_not_current(&generation, current.as_deref())
         }
         if self.json {
             write_json(&json!({
@@ -143,5 +131,23 @@ impl Args {
             }))?;
         }
         Ok(Exit::Done)
+    }
+
+    fn options(&self) -> Result<BuildOptions> {
+        let mut options = BulkLoader::options();
+        options.ordered(self.ordered);
+        if let Some(memory) = self.memory {
+            options.memory(memory.0);
+        }
+        if let Some(directory) = &self.temp_dir {
+            options.temp_dir(directory);
+        }
+        if let Some(path) = &self.info {
+            options.info(fs::read_to_string(path).map_err(|error| Failure::io("read", path, error))?);
+        }
+        if let Some(pointer) = &self.sharding_at {
+            options.sharding_at(pointer);
+        }
+        Ok(options)
     }
 }
