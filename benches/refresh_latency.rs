@@ -33,9 +33,10 @@ struct Scale {
 
 impl Scale {
     fn from_arguments() -> Scale {
-        match std::env::args().any(|argument| argument == "--quick") {
-            true => Scale { keys: 100_000, duration: Duration::from_millis(400) },
-            false => Scale { keys: 1_000_000, duration: Duration::from_secs(5) },
+        if std::env::args().any(|argument| argument == "--quick") {
+            Scale { keys: 100_000, duration: Duration::from_millis(400) }
+        } else {
+            Scale { keys: 1_000_000, duration: Duration::from_secs(5) }
         }
     }
 }

@@ -42,9 +42,10 @@ struct Scale {
 }
 
 fn main() -> Result<(), Box<dyn Error>> {
-    let scale = match std::env::args().any(|argument| argument == "--quick") {
-        true => Scale { keys: 500_000, duration: Duration::from_secs(3) },
-        false => Scale { keys: 10_000_000, duration: Duration::from_secs(20) },
+    let scale = if std::env::args().any(|argument| argument == "--quick") {
+        Scale { keys: 500_000, duration: Duration::from_secs(3) }
+    } else {
+        Scale { keys: 10_000_000, duration: Duration::from_secs(20) }
     };
     let scratch = Scratch::new("swaps");
     let path = scratch.path();

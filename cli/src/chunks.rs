@@ -23,9 +23,10 @@ impl Chunks {
     ///
     /// Errors: `Usage`.
     pub(crate) fn refuse_decoded(self) -> Result<()> {
-        match self.decoded {
-            true => Err(Failure::usage("--decoded is for arrays and other containers, found a database")),
-            false => Ok(()),
+        if self.decoded {
+            Err(Failure::usage("--decoded is for arrays and other containers, found a database"))
+        } else {
+            Ok(())
         }
     }
 }

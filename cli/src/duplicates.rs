@@ -10,9 +10,10 @@ use crate::input::{Input, Reading, Sink};
 /// Explains a failed build if two pairs had the same key. Reads files and directories again, up to the second pair.
 pub(crate) fn explain(failure: Failure, inputs: &[Input], reading: &Reading) -> Failure {
     let Some(key) = duplicate_key(&failure) else { return failure };
-    let places = match inputs.iter().all(Input::is_rereadable) {
-        true => [1, 2].map(|occurrence| find(key, occurrence, inputs, reading)),
-        false => [None, None],
+    let places = if inputs.iter().all(Input::is_rereadable) {
+        [1, 2].map(|occurrence| find(key, occurrence, inputs, reading))
+    } else {
+        [None, None]
     };
     let places = match places {
         [Some(first), Some(second)] => format!(" ({first}, and {second})"),

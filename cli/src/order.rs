@@ -55,11 +55,12 @@ impl Order {
     ///
     /// Errors: `Usage`.
     pub(crate) fn refuse_container(&self) -> Result<()> {
-        match self.is_given() {
-            true => Err(Failure::usage(
+        if self.is_given() {
+            Err(Failure::usage(
                 "--range, --sorted and --reverse are for databases, found a container of another format",
-            )),
-            false => Ok(()),
+            ))
+        } else {
+            Ok(())
         }
     }
 

@@ -34,10 +34,7 @@ impl<T: Display> Display for Printable<T> {
 pub(crate) fn word(path: &Path) -> String {
     let text = path.display().to_string();
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"/._-+=:@%,".contains(&byte) || !byte.is_ascii();
-    match !text.is_empty() && text.bytes().all(is_plain) {
-        true => text,
-        false => format!("'{}'", text.replace('\'', "'\\''")),
-    }
+    if !text.is_empty() && text.bytes().all(is_plain) { text } else { format!("'{}'", text.replace('\'', "'\\''")) }
 }
 
 /// Whether a terminal may interpret the character instead of showing it.

@@ -53,9 +53,10 @@ pub(crate) fn say_not_current(generation: &str, current: Option<&str>) {
 
 fn text(path: &Path) -> Result<String> {
     let mut bytes = Vec::new();
-    let read = match path == Path::new("-") {
-        true => io::stdin().take(MOST + 1).read_to_end(&mut bytes),
-        false => File::open(path).and_then(|file| file.take(MOST + 1).read_to_end(&mut bytes)),
+    let read = if path == Path::new("-") {
+        io::stdin().take(MOST + 1).read_to_end(&mut bytes)
+    } else {
+        File::open(path).and_then(|file| file.take(MOST + 1).read_to_end(&mut bytes))
     };
     read.map_err(|error| Failure::io("read", path, error))?;
     if bytes.len() as u64 > MOST {

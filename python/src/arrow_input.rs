@@ -75,14 +75,16 @@ impl Columns {
             let message = format!("expected the columns \"{KEY}\" and \"{VALUE}\", or two columns, found {names:?}");
             return Err(PyValueError::new_err(message));
         };
-        let expect = |field: &Field, is_right: fn(&DataType) -> bool, expected: &str| match is_right(field.data_type())
-        {
-            true => Ok(()),
-            false => Err(PyTypeError::new_err(format!(
-                "expected {expected} in the column {:?}, found {}",
-                field.name(),
-                field.data_type()
-            ))),
+        let expect = |field: &Field, is_right: fn(&DataType) -> bool, expected: &str| {
+            if is_right(field.data_type()) {
+                Ok(())
+            } else {
+                Err(PyTypeError::new_err(format!(
+                    "expected {expected} in the column {:?}, found {}",
+                    field.name(),
+                    field.data_type()
+                )))
+            }
         };
         expect(key_field, DataType::is_integer, "integers")?;
         expect(value_field, is_bytes, "binary or strings")?;

@@ -240,10 +240,7 @@ fn copy_into(snapshot: &Snapshot, keys: &[u64], rows: &mut Rows) -> Result<Vec<b
         let key = copied.next().copied();
         found.push(value.is_some());
         let Some(value) = value else { return Ok(()) };
-        match rows.write(at, &value) {
-            true => Ok(()),
-            false => Err(wrong_length(key, rows.row_bytes(), value.len()).into()),
-        }
+        if rows.write(at, &value) { Ok(()) } else { Err(wrong_length(key, rows.row_bytes(), value.len()).into()) }
     })?;
     Ok(found)
 }

@@ -45,9 +45,10 @@ impl Held {
         if buffer::has_pointers(buffer.format().to_bytes()) {
             return Err(PyTypeError::new_err("expected bytes, found an array of objects: convert it first"));
         }
-        match buffer.is_c_contiguous() {
-            true => Ok(Held(buffer)),
-            false => Err(PyValueError::new_err("expected contiguous bytes, found a strided buffer: copy it first")),
+        if buffer.is_c_contiguous() {
+            Ok(Held(buffer))
+        } else {
+            Err(PyValueError::new_err("expected contiguous bytes, found a strided buffer: copy it first"))
         }
     }
 

@@ -29,12 +29,11 @@ impl<'py> FromPyObject<'_, 'py> for Key {
 #[cold]
 fn no_key(key: &Bound<'_, PyAny>, error: Option<PyErr>) -> PyErr {
     let is_out_of_range = error.is_some_and(|error| error.is_instance_of::<PyOverflowError>(key.py()));
-    match is_out_of_range {
-        true => out_of_range(&key.repr().map_or_else(|_| "another integer".to_string(), |text| text.to_string())),
-        false => {
-            let class = key.get_type().name().map_or_else(|_| "another object".to_string(), |name| name.to_string());
-            PyTypeError::new_err(format!("expected an integer as key, found {class}"))
-        }
+    if is_out_of_range {
+        out_of_range(&key.repr().map_or_else(|_| "another integer".to_string(), |text| text.to_string()))
+    } else {
+        let class = key.get_type().name().map_or_else(|_| "another object".to_string(), |name| name.to_string());
+        PyTypeError::new_err(format!("expected an integer as key, found {class}"))
     }
 }
 
@@ -66,10 +65,7 @@ impl<'py> FromPyObject<'_, 'py> for Keys {
         if let Ok(buffer) = PyUntypedBuffer::get(&keys) {
             return of_buffer(keys.py(), &buffer).map(Keys);
         }
-        match keys.hasattr("__array__")? {
-            true => of_array(&keys).map(Keys),
-            false => of_iterable(&keys).map(Keys),
-        }
+        if keys.hasattr("__array__")? { of_array(&keys).map(Keys) } else { of_iterable(&keys).map(Keys) }
     }
 }
 
@@ -81,10 +77,7 @@ pub(crate) fn is_masked(object: &Bound<'_, PyAny>) -> PyResult<bool> {
 /// Takes the keys of an object that converts to a NumPy array, and of an array without axes, which has no buffer for PyO3.
 fn of_array(keys: &Bound<'_, PyAny>) -> PyResult<Vec<u64>> {
     let array = keys.call_method0("__array__")?;
-    let array = match array.getattr("ndim")?.eq(0)? {
-        true => array.call_method1("reshape", (1,))?,
-        false => array,
-    };
+    let array = if array.getattr("ndim")?.eq(0)? { array.call_method1("reshape", (1,))? } else { array };
     match PyUntypedBuffer::get(&array) {
         Ok(buffer) => of_buffer(keys.py(), &buffer),
         Err(_) => Err(no_integers(&array.getattr("dtype")?.to_string())),
@@ -194,9 +187,10 @@ impl IntegerFormat {
         let is_negative = self.is_signed && bytes.last().is_some_and(|byte| byte & 0x80 != 0);
         let mut wide = [if is_negative { 0xff } else { 0 }; 8];
         wide.iter_mut().zip(bytes).for_each(|(wide, byte)| *wide = byte);
-        match is_negative {
-            true => Err(out_of_range(&i64::from_le_bytes(wide).to_string())),
-            false => Ok(u64::from_le_bytes(wide)),
+        if is_negative {
+            Err(out_of_range(&i64::from_le_bytes(wide).to_string()))
+        } else {
+            Ok(u64::from_le_bytes(wide))
         }
     }
 }

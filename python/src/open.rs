@@ -78,10 +78,7 @@ impl Options {
             Mode::Auto => {
                 // the generation or the shards may be links to another file system; no shard is mapped before its first use
                 let db = buffer::open_mapped(&options, path)?;
-                match file_system::is_local(db.snapshot().shards_directory()) {
-                    true => Ok(db),
-                    false => options.open(path),
-                }
+                if file_system::is_local(db.snapshot().shards_directory()) { Ok(db) } else { options.open(path) }
             }
         }
     }
@@ -174,9 +171,10 @@ impl Open {
         let open = |path: &Path| {
             options.open_detached(py, path).map_err(|error| {
                 let is_not_found = error.is_instance_of::<PyFileNotFoundError>(py);
-                match is_not_found && directory.parent().is_some_and(|it| it.metadata().is_ok_and(|it| it.is_dir())) {
-                    true => gone(py, id, &directory),
-                    false => error,
+                if is_not_found && directory.parent().is_some_and(|it| it.metadata().is_ok_and(|it| it.is_dir())) {
+                    gone(py, id, &directory)
+                } else {
+                    error
                 }
             })
         };
@@ -197,10 +195,8 @@ impl Open {
         let served = self.snapshot();
         let directory = served.directory();
         let is_of_store = self.path.canonicalize().is_ok_and(|path| directory.parent() == Some(&path));
-        let path = match is_of_store {
-            true => self.path.clone(),
-            false => directory.to_path_buf(), // `path` may be a link to it, such as `current`
-        };
+        // `path` may be a link to it, such as `current`
+        let path = if is_of_store { self.path.clone() } else { directory.to_path_buf() };
         let generation = served.generation().map(|id| (id, directory.to_path_buf()));
         Origin { path, options: self.options.clone(), generation }
     }
@@ -220,9 +216,10 @@ impl Open {
         snapshot: &Snapshot,
         lookup: impl FnOnce() -> sharddb::Result<T> + Send,
     ) -> PyResult<T> {
-        match self.is_positioned || snapshot.spec().data_encoding() != Encoding::Raw {
-            true => py.detach(lookup),
-            false => lookup(),
+        if self.is_positioned || snapshot.spec().data_encoding() != Encoding::Raw {
+            py.detach(lookup)
+        } else {
+            lookup()
         }
         .or_raise(py)
     }

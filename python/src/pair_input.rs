@@ -52,8 +52,9 @@ fn key_and_value(pair: Bound<'_, PyAny>) -> PyResult<(Bound<'_, PyAny>, Bound<'_
 /// Returns a `TypeError` that says what was expected. Any other exception stays as it is.
 #[cold]
 fn wrong_type(error: PyErr, expected: &str, found: &Bound<'_, PyAny>) -> PyErr {
-    match error.is_instance_of::<PyTypeError>(found.py()) {
-        true => PyTypeError::new_err(format!("expected {expected}, found {}", found.get_type())),
-        false => error,
+    if error.is_instance_of::<PyTypeError>(found.py()) {
+        PyTypeError::new_err(format!("expected {expected}, found {}", found.get_type()))
+    } else {
+        error
     }
 }

@@ -62,10 +62,7 @@ impl<S: Sink> Writer<S> {
         bytes_like::append(value, &mut self.bytes)?;
         self.keys.push(key);
         self.ends.push(self.bytes.len());
-        match self.bytes.len() >= BATCH_BYTES || self.keys.len() >= BATCH_PAIRS {
-            true => self.flush(value.py()),
-            false => Ok(()),
-        }
+        if self.bytes.len() >= BATCH_BYTES || self.keys.len() >= BATCH_PAIRS { self.flush(value.py()) } else { Ok(()) }
     }
 
     /// Adds the pairs of arrays: the value of `keys[i]` is `data[offsets[i]:offsets[i + 1]]`.

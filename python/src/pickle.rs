@@ -24,10 +24,7 @@ impl Reader {
     fn __reduce__<'py>(this: &Bound<'py, Self>) -> PyResult<(Bound<'py, PyAny>, Arguments)> {
         let py = this.py();
         let Origin { path, options, generation } = this.get().open(py)?.origin();
-        let function = match this.is_instance_of::<Snapshot>() {
-            true => "_open_snapshot_again",
-            false => "_open_database_again",
-        };
+        let function = if this.is_instance_of::<Snapshot>() { "_open_snapshot_again" } else { "_open_database_again" };
         let arguments = (
             path,
             options.mode.as_str().to_string(),

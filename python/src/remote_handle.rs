@@ -37,16 +37,17 @@ impl RemoteHandle {
     ///
     /// Errors: `InvalidInput`.
     fn check_process(&self, py: Python<'_>) -> PyResult<()> {
-        match self.forks == fork::count() {
-            true => Ok(()),
-            false => Err(errors::new(
+        if self.forks == fork::count() {
+            Ok(())
+        } else {
+            Err(errors::new(
                 py,
                 ErrorKind::InvalidInput,
                 "expected the process that opened the database, found a forked child of it: open it again there, or \
                  start processes with \"spawn\" or \"forkserver\"",
                 None,
                 None,
-            )),
+            ))
         }
     }
 

@@ -79,9 +79,10 @@ impl PositionedFile {
 
     /// Reads a range, which must be within the file. During a pass, reads ahead.
     pub(crate) fn read(&self, range: ByteRange, alignment: usize) -> Result<AlignedBytes> {
-        match self.read_ahead.wants(range) {
-            true => self.read_ahead.read(range, self.len, alignment, |block| self.read_now(block, 1)),
-            false => self.read_now(range, alignment),
+        if self.read_ahead.wants(range) {
+            self.read_ahead.read(range, self.len, alignment, |block| self.read_now(block, 1))
+        } else {
+            self.read_now(range, alignment)
         }
     }
 

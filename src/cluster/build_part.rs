@@ -71,9 +71,10 @@ impl SpillSet {
             );
             return Err(Error::invalid_input(message).at_shard(other.number));
         }
-        match shards.is_sorted_by(|one, next| one.number < next.number) {
-            true => Ok(()),
-            false => Err(Error::invalid_input(format!("expected ascending shards in part {}", receipt.part()))),
+        if shards.is_sorted_by(|one, next| one.number < next.number) {
+            Ok(())
+        } else {
+            Err(Error::invalid_input(format!("expected ascending shards in part {}", receipt.part())))
         }
     }
 }

@@ -295,10 +295,7 @@ fn quantile_end(shards: &[u64], part: u64, parts: u64) -> u64 {
     let shard = shards.get(rank).copied().unwrap_or_default();
     let before = shards.partition_point(|other| *other < shard);
     let through = shards.partition_point(|other| *other <= shard);
-    match rank - before < through - rank {
-        true => shard.saturating_sub(1),
-        false => shard,
-    }
+    if rank - before < through - rank { shard.saturating_sub(1) } else { shard }
 }
 
 #[cfg(test)]

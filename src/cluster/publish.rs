@@ -217,9 +217,10 @@ impl Job<'_> {
             if manifest_of(store, id)?.is_some_and(|found| found != published.manifest) || !writer.has_used(id)? {
                 return superseded("the store gives its number to another generation, as one that was restored");
             }
-            return match is_retry || store.current()? == Some(id) {
-                true => Ok(Some(published)),
-                false => superseded("an earlier run of the job published the same, and it is not current"),
+            return if is_retry || store.current()? == Some(id) {
+                Ok(Some(published))
+            } else {
+                superseded("an earlier run of the job published the same, and it is not current")
             };
         }
         let Some(publishing) = read(Mark::Publishing)? else { return Ok(None) };
@@ -346,12 +347,11 @@ fn check_shard_index(path: &Path, shard: &ShardRecord, len: u64) -> Result<()> {
         crc32.update(piece);
         Ok(())
     })?;
-    match crc32.finalize() == shard.shard_index_crc32 {
-        true => Ok(()),
-        false => {
-            let message =
-                "expected the shard index that the receipt of its part states, found another: build the part again";
-            Err(Error::corrupt(message).at_shard(shard.number))
-        }
+    if crc32.finalize() == shard.shard_index_crc32 {
+        Ok(())
+    } else {
+        let message =
+            "expected the shard index that the receipt of its part states, found another: build the part again";
+        Err(Error::corrupt(message).at_shard(shard.number))
     }
 }

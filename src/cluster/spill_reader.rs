@@ -105,12 +105,11 @@ impl Spill {
             to(piece)
         })?;
         reader.pieces(TRAILER_LEN as u64, to)?;
-        match digest_of(digester, &[], self.trailer.plan, self.trailer.task) == self.trailer.digest {
-            true => Ok(()),
-            false => {
-                let message = "this spill is damaged: remove the file and run its task again";
-                Err(Error::corrupt(message).at_path(&self.path))
-            }
+        if digest_of(digester, &[], self.trailer.plan, self.trailer.task) == self.trailer.digest {
+            Ok(())
+        } else {
+            let message = "this spill is damaged: remove the file and run its task again";
+            Err(Error::corrupt(message).at_path(&self.path))
         }
     }
 
@@ -169,10 +168,7 @@ impl SectionReader {
             }
             sorter.add(header.key, (header.preamble_len, header.value_len), Source::Reader(self))?;
         }
-        match self.left == 0 && self.crc32.clone().finalize() == row.crc32 {
-            true => Ok(()),
-            false => Err(damaged()),
-        }
+        if self.left == 0 && self.crc32.clone().finalize() == row.crc32 { Ok(()) } else { Err(damaged()) }
     }
 
     /// Steps past buffered bytes.

@@ -315,11 +315,12 @@ impl SpillWriter {
 
     /// Errors: `InvalidInput` in a forked child, which shares the file with its parent.
     fn check_owner(&self) -> Result<()> {
-        match self.new.is_own() {
-            true => Ok(()),
-            false => Err(Error::invalid_input(
+        if self.new.is_own() {
+            Ok(())
+        } else {
+            Err(Error::invalid_input(
                 "expected the process that began the spill, found a forked child of it: begin another spill",
-            )),
+            ))
         }
     }
 }

@@ -30,9 +30,10 @@ pub(super) fn files(directory: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
     fn add(directory: &Path, root: &Path, files: &mut BTreeMap<PathBuf, Vec<u8>>) {
         for entry in fs::read_dir(directory).unwrap() {
             let path = entry.unwrap().path();
-            match path.is_dir() {
-                true => add(&path, root, files),
-                false => _ = files.insert(path.strip_prefix(root).unwrap().to_path_buf(), fs::read(&path).unwrap()),
+            if path.is_dir() {
+                add(&path, root, files)
+            } else {
+                _ = files.insert(path.strip_prefix(root).unwrap().to_path_buf(), fs::read(&path).unwrap())
             }
         }
     }

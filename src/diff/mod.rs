@@ -315,10 +315,13 @@ impl<'a> Run<'a> {
                 totals.errors += 1;
                 f(Err(error))
             }
-            Item::BadPlace(BadPlace { side, error }) => match self.is_new(side, error.location()) {
-                true => self.take(Item::BadPair(error), f),
-                false => ControlFlow::Continue(()),
-            },
+            Item::BadPlace(BadPlace { side, error }) => {
+                if self.is_new(side, error.location()) {
+                    self.take(Item::BadPair(error), f)
+                } else {
+                    ControlFlow::Continue(())
+                }
+            }
         }
     }
 
@@ -326,9 +329,10 @@ impl<'a> Run<'a> {
     fn is_new(&mut self, side: Side, at: ErrorLocation) -> bool {
         let Some(shard) = at.shard else { return true };
         let place = (side, shard, at.minishard);
-        match self.reported.len() < MOST_REMEMBERED {
-            true => self.reported.insert(place),
-            false => !self.reported.contains(&place),
+        if self.reported.len() < MOST_REMEMBERED {
+            self.reported.insert(place)
+        } else {
+            !self.reported.contains(&place)
         }
     }
 }

@@ -136,9 +136,10 @@ fn have_equal_preambles(old: &Pair<'_>, new: &Pair<'_>) -> Result<bool> {
         return Ok(true);
     }
     let (old_preamble, new_preamble) = (old.preamble()?, new.preamble()?);
-    match old.may_be_padded() || new.may_be_padded() {
-        true => Ok(without_padding(&old_preamble) == without_padding(&new_preamble)),
-        false => Ok(*old_preamble == *new_preamble),
+    if old.may_be_padded() || new.may_be_padded() {
+        Ok(without_padding(&old_preamble) == without_padding(&new_preamble))
+    } else {
+        Ok(*old_preamble == *new_preamble)
     }
 }
 

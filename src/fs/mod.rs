@@ -153,10 +153,7 @@ pub(crate) fn have_equal_bytes(one: &Path, other: &Path) -> Result<bool> {
 /// Returns the length of a regular file or of one that a link names.
 pub(crate) fn file_len(path: &Path) -> Result<u64> {
     let metadata = disk::inspect(path, || path.metadata()).map_err(|error| Error::io("find", path, error))?;
-    match metadata.is_file() {
-        true => Ok(metadata.len()),
-        false => Err(not_a_file(path)),
-    }
+    if metadata.is_file() { Ok(metadata.len()) } else { Err(not_a_file(path)) }
 }
 
 /// Opens a regular file for reading. Checks the type first, since opening a FIFO would block.
@@ -257,10 +254,8 @@ pub(crate) fn read_link(link: &Path) -> Result<Option<PathBuf>> {
 
 /// Removes a file, a link (but not its target), or a directory and its contents. Does nothing if nothing is there.
 pub(crate) fn remove(path: &Path) -> Result<()> {
-    let removed = disk::inspect(path, || path.symlink_metadata()).and_then(|metadata| match metadata.is_dir() {
-        true => disk::remove_dir_all(path),
-        false => disk::remove_file(path),
-    });
+    let removed = disk::inspect(path, || path.symlink_metadata())
+        .and_then(|metadata| if metadata.is_dir() { disk::remove_dir_all(path) } else { disk::remove_file(path) });
     match removed {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
         removed => removed.map_err(|error| Error::io("remove", path, error)),

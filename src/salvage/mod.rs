@@ -263,9 +263,10 @@ impl Salvage {
 
 /// Returns whether a build can take an `info` over, with the sharding at the same JSON pointer.
 fn describes_again(info: &str, pointer: &str) -> bool {
-    match pointer.is_empty() {
-        true => Info::parse(info.as_bytes(), Some("")).is_ok() && Info::check(info).is_ok(),
-        false => Info::nested_in(info, pointer).is_ok(),
+    if pointer.is_empty() {
+        Info::parse(info.as_bytes(), Some("")).is_ok() && Info::check(info).is_ok()
+    } else {
+        Info::nested_in(info, pointer).is_ok()
     }
 }
 

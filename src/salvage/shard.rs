@@ -158,12 +158,11 @@ impl<'a, 'b> ShardSalvage<'a, 'b> {
         self.shard.check_cap(range).map_err(|error| (FindingKind::OverCap, error))?;
         self.take_bytes(range)?;
         let encoded = self.shard.read(range).map_err(|error| (FindingKind::UnreadableShard, error))?;
-        match self.shard.layout.is_some_and(|layout| layout.checks) {
-            true => {
-                let verified = self.shard.compare_value_check(row, minishard.checks, &encoded);
-                verified.map_err(|error| (FindingKind::ValueCheck, error))?;
-            }
-            false => self.check_location(survey, minishard, row, range)?,
+        if self.shard.layout.is_some_and(|layout| layout.checks) {
+            let verified = self.shard.compare_value_check(row, minishard.checks, &encoded);
+            verified.map_err(|error| (FindingKind::ValueCheck, error))?;
+        } else {
+            self.check_location(survey, minishard, row, range)?
         }
         let (value, is_zlib) = self.decode(encoded).map_err(|error| (FindingKind::BadValue, error))?;
         let preamble = self.preamble(survey, minishard, row, range, gap_start)?;

@@ -38,12 +38,11 @@ pub(super) struct Survey {
 /// Reads an index. It may be zlib in place of gzip.
 pub(super) fn read_index(shard: &ShardReader, range: ByteRange, cap: u64) -> Result<MinishardIndex<Bytes<'_>>> {
     let encoded = shard.read_encoded_index(range)?;
-    match is_zlib(&encoded, shard.spec.minishard_index_encoding()) {
-        true => {
-            let decoded = gzip::decode_zlib(&encoded, cap)?;
-            MinishardIndex::of_decoded(encoded, Some(decoded), range)
-        }
-        false => MinishardIndex::decode(encoded, range, shard.spec.minishard_index_encoding(), cap),
+    if is_zlib(&encoded, shard.spec.minishard_index_encoding()) {
+        let decoded = gzip::decode_zlib(&encoded, cap)?;
+        MinishardIndex::of_decoded(encoded, Some(decoded), range)
+    } else {
+        MinishardIndex::decode(encoded, range, shard.spec.minishard_index_encoding(), cap)
     }
 }
 

@@ -48,9 +48,10 @@ pub(super) fn examine(store: &Path) -> Result<Found> {
     for id in generations(store)?.into_iter().rev() {
         let generation = store.join(id.to_string());
         if fs::is_file(&generation.join(manifest::FILE_NAME))? && text(&generation)? == manifest {
-            match fs::is_real_dir(&generation)? && has_all_of(&generation, &path)? {
-                true => return Ok(Found::Copy(id)),
-                false => found = Some(Found::Different),
+            if fs::is_real_dir(&generation)? && has_all_of(&generation, &path)? {
+                return Ok(Found::Copy(id));
+            } else {
+                found = Some(Found::Different)
             }
         }
     }
@@ -100,9 +101,10 @@ fn free_aside(store: &Path) -> Result<PathBuf> {
 fn has_all_of(generation: &Path, copy: &Path) -> Result<bool> {
     let differs = fs::find_entry(copy, |name, copied| {
         let original = generation.join(name);
-        let are_equal = match fs::is_dir(copied)? {
-            true => fs::is_real_dir(&original)? && has_all_of(&original, copied)?,
-            false => fs::is_real_file(&original)? && fs::have_equal_bytes(&original, copied)?,
+        let are_equal = if fs::is_dir(copied)? {
+            fs::is_real_dir(&original)? && has_all_of(&original, copied)?
+        } else {
+            fs::is_real_file(&original)? && fs::have_equal_bytes(&original, copied)?
         };
         Ok(!are_equal)
     })?;

@@ -33,9 +33,10 @@ impl GenerationId {
     ///
     /// `InvalidInput` if the number has more than ten digits.
     pub fn new(number: u64) -> Result<GenerationId> {
-        match number <= MAX {
-            true => Ok(GenerationId(number)),
-            false => Err(Error::invalid_input(format!("expected a generation number up to {MAX}, found {number}"))),
+        if number <= MAX {
+            Ok(GenerationId(number))
+        } else {
+            Err(Error::invalid_input(format!("expected a generation number up to {MAX}, found {number}")))
         }
     }
 

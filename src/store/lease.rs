@@ -52,10 +52,7 @@ impl Lease {
             Ok(None) => return Err(generation_gone(generation)), // only gc and `withdraw` lock exclusively
             Err(error) => Lease::Unavailable { why: error.to_string(), directory: fs::identity(generation)? },
         };
-        match lease.is_of(generation)? {
-            true => Ok(lease),
-            false => Err(generation_gone(generation)),
-        }
+        if lease.is_of(generation)? { Ok(lease) } else { Err(generation_gone(generation)) }
     }
 
     /// Returns whether this is a lease of the generation that is in this directory now.

@@ -34,15 +34,12 @@ impl LocalGeneration {
             let message = "expected a store or a generation, found no directory";
             return Err(Error::new(ErrorKind::NotFound, message).at_path(path));
         }
-        let (path, lease) = match has_current(path)? {
-            true => {
-                let LeasedGeneration { path, lease, .. } = LeasedGeneration::acquire_current(path)?;
-                (path, Some(lease))
-            }
-            false => {
-                let lease = Lease::is_offered_by(path)?.then(|| Lease::acquire(path)).transpose()?;
-                (path.to_path_buf(), lease)
-            }
+        let (path, lease) = if has_current(path)? {
+            let LeasedGeneration { path, lease, .. } = LeasedGeneration::acquire_current(path)?;
+            (path, Some(lease))
+        } else {
+            let lease = Lease::is_offered_by(path)?.then(|| Lease::acquire(path)).transpose()?;
+            (path.to_path_buf(), lease)
         };
         if !fs::is_file(&path.join(manifest::FILE_NAME))? {
             let message = "expected a generation with a manifest.json, as ShardDb writes it, found none: \

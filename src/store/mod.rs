@@ -518,12 +518,11 @@ impl StoreWriter {
         if let Some(moved) = moved::read_all(&self.path)?.iter().find(|moved| moved.id == id) {
             return Err(Error::invalid_input(moved.to_string()).at_path(&path));
         }
-        match gc::remove(&self.path, id)? {
-            true => Ok(()),
-            false => {
-                let message = "expected a generation without readers, found one that holds its lease: try again later";
-                Err(Error::new(ErrorKind::Locked, message).at_path(&path))
-            }
+        if gc::remove(&self.path, id)? {
+            Ok(())
+        } else {
+            let message = "expected a generation without readers, found one that holds its lease: try again later";
+            Err(Error::new(ErrorKind::Locked, message).at_path(&path))
         }
     }
 

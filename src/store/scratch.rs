@@ -164,9 +164,10 @@ pub(super) fn check_generation(generation: &Path) -> Result<()> {
     if fs::is_link(generation)? {
         return Ok(());
     }
-    let foreign = match fs::is_real_dir(generation)? {
-        true => contents::foreign_in_generation(generation)?,
-        false => Some(generation.to_path_buf()),
+    let foreign = if fs::is_real_dir(generation)? {
+        contents::foreign_in_generation(generation)?
+    } else {
+        Some(generation.to_path_buf())
     };
     match foreign {
         None => Ok(()),

@@ -841,9 +841,10 @@ fn rollback_keeps_a_copy_that_a_generation_links_to() {
         fs::remove_file(&current).unwrap();
         fs::create_dir(&current).unwrap();
         Sample::new(2).write_all(&current);
-        let (link, target) = match links_all {
-            true => (generation.clone(), "current"),
-            false => (generation.join("03.shard"), "../current/03.shard"),
+        let (link, target) = if links_all {
+            (generation.clone(), "current")
+        } else {
+            (generation.join("03.shard"), "../current/03.shard")
         };
         if links_all {
             fs::remove_dir_all(&link).unwrap()

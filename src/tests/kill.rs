@@ -214,9 +214,10 @@ fn child_builds_on_and_on() {
         let published = build(&directory, label, label.is_multiple_of(3)).generation;
         println!("{PUBLISHED}{}.", published.get());
         let writer = Store::open(store(&directory)).unwrap().writer().unwrap();
-        match label.is_multiple_of(2) {
-            true => _ = writer.rollback(None).unwrap(), // no gc here: it would remove the published generation
-            false => _ = writer.gc(1).unwrap(),
+        if label.is_multiple_of(2) {
+            writer.rollback(None).unwrap(); // no gc here: it would remove the published generation
+        } else {
+            writer.gc(1).unwrap();
         }
     }
 }

@@ -85,10 +85,7 @@ impl Stop {
     /// Takes one step, or breaks with `None` if the work has to end.
     #[inline]
     pub(crate) fn or<B>(&self, step: impl FnOnce() -> ControlFlow<B>) -> ControlFlow<Option<B>> {
-        match self.is_set() {
-            true => ControlFlow::Break(None),
-            false => step().map_break(Some),
-        }
+        if self.is_set() { ControlFlow::Break(None) } else { step().map_break(Some) }
     }
 }
 

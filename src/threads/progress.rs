@@ -213,10 +213,7 @@ impl Progress {
     /// Errors: `Cancelled`.
     #[doc(hidden)]
     pub fn check(&self) -> Result<()> {
-        match self.is_cancelled() {
-            true => Err(Error::new(ErrorKind::Cancelled, "the operation was cancelled")),
-            false => Ok(()),
-        }
+        if self.is_cancelled() { Err(Error::new(ErrorKind::Cancelled, "the operation was cancelled")) } else { Ok(()) }
     }
 }
 

@@ -265,9 +265,10 @@ fn verify_json(generation: &Generation, opened: &Manifest, report: &mut VerifyRe
     }
     let path = generation.directory().join(manifest::FILE_NAME);
     let unchanged = read_whole(&path, manifest::MAX_BYTES).and_then(|text| Manifest::parse(&text)).and_then(|now| {
-        match now == *opened {
-            true => Ok(()),
-            false => Err(Error::corrupt("expected the manifest that was opened, found a different one")),
+        if now == *opened {
+            Ok(())
+        } else {
+            Err(Error::corrupt("expected the manifest that was opened, found a different one"))
         }
     });
     if let Err(error) = unchanged {

@@ -47,10 +47,8 @@ impl ShardVerifier<'_> {
             let message = format!(
                 "expected a byte range that shares no bytes, found that its first {bytes} bytes belong to {furthest} too"
             );
-            let kind = match furthest.is_value() && extent.is_value() {
-                true => FindingKind::Overlap,
-                false => FindingKind::IndexOverlap,
-            };
+            let kind =
+                if furthest.is_value() && extent.is_value() { FindingKind::Overlap } else { FindingKind::IndexOverlap };
             self.report_finding(kind, extent.at(Error::corrupt(message)));
         }
         if last.is_value() && last.is_empty() && extent.is_empty() && last.start == extent.start {

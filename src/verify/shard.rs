@@ -164,9 +164,10 @@ impl<'a> ShardVerifier<'a> {
     /// Like `report_finding`, for the entry of a minishard, which is in the file with the shard index.
     fn report_in_entry(&mut self, rule: FindingKind, number: MinishardNumber, error: Error) {
         let path = self.shard.files().path();
-        let error = match self.shard.files().is_pair() {
-            true => error.at_path(&path.with_extension("index")),
-            false => error.at_path(&path),
+        let error = if self.shard.files().is_pair() {
+            error.at_path(&path.with_extension("index"))
+        } else {
+            error.at_path(&path)
         };
         self.report_finding(rule, error.at_minishard(number).at_offset(ShardIndexEntry::position(number).start));
     }

@@ -281,9 +281,10 @@ impl<'a> Team<'a> {
         let steps = work.steps(self.progress);
         let Some(shard) = &work.shard else { return steps.add(work.total) };
         // with positioned reads a handle reads ahead for one walk
-        let own = match shard.reader().is_mapped_or_loaded() || work.ranges.is_empty() {
-            true => None,
-            false => self.generation.open_shard_apart(shard.number()).ok().flatten(),
+        let own = if shard.reader().is_mapped_or_loaded() || work.ranges.is_empty() {
+            None
+        } else {
+            self.generation.open_shard_apart(shard.number()).ok().flatten()
         };
         let shard = own.as_ref().unwrap_or(shard);
         let _pass = Pass::new(shard);
@@ -303,9 +304,10 @@ impl<'a> Team<'a> {
             }
             std::mem::take(&mut state.outcomes)
         };
-        let report = match work.ranges.is_empty() {
-            true => finished.into_iter().flatten().next().map(|outcome| outcome.report),
-            false => Some(self.finish(shard, finished.into_iter().flatten().collect(), steps)),
+        let report = if work.ranges.is_empty() {
+            finished.into_iter().flatten().next().map(|outcome| outcome.report)
+        } else {
+            Some(self.finish(shard, finished.into_iter().flatten().collect(), steps))
         };
         let report = report.ok_or_else(|| Error::internal("a shard was verified without a report"));
         work.state().report = Some(report);

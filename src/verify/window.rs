@@ -41,9 +41,12 @@ impl<'a> Window<'a> {
 
     /// Returns the check at a place. Errors: `Corrupt` if there is no such place, or it is not inside the file.
     pub(super) fn read_check(&mut self, place: Option<ByteRange>) -> Result<StoredCheck> {
-        StoredCheck::read(place, |place| match place.end <= self.data_len {
-            true => self.read(place),
-            false => Err(Error::corrupt("expected checks after the minishard index, found the end of the file")),
+        StoredCheck::read(place, |place| {
+            if place.end <= self.data_len {
+                self.read(place)
+            } else {
+                Err(Error::corrupt("expected checks after the minishard index, found the end of the file"))
+            }
         })
     }
 

@@ -159,16 +159,13 @@ impl Batch {
         let mut value = Vec::new();
         while offset < self.bytes.len() {
             let pair = Pair::read(&self.bytes, offset)?;
-            let header = match pair.header.is_inline() {
-                false => {
-                    encoded.push(&pair.header, Batch::LARGE_COST, |_| Ok(()))?;
-                    pair.header
-                }
-                true => {
-                    value.clear();
-                    encoder.encode(pair.value(&self.bytes), &mut value);
-                    encoded.push_encoded(&pair.header, pair.preamble(&self.bytes), &value)?
-                }
+            let header = if pair.header.is_inline() {
+                value.clear();
+                encoder.encode(pair.value(&self.bytes), &mut value);
+                encoded.push_encoded(&pair.header, pair.preamble(&self.bytes), &value)?
+            } else {
+                encoded.push(&pair.header, Batch::LARGE_COST, |_| Ok(()))?;
+                pair.header
             };
             totals.add(&header);
             count(&mut stats, &header);

@@ -396,10 +396,7 @@ impl SortedPairs for MemorySpan<'_> {
     fn next(&mut self) -> Result<Option<(u64, PairHeader)>> {
         loop {
             let Some(entry) = self.sorted.get(self.next) else {
-                match self.next_slice()? {
-                    true => continue,
-                    false => return Ok(None),
-                }
+                if self.next_slice()? { continue } else { return Ok(None) }
             };
             if let Some(later) = self.sorted.get(self.next + AHEAD) {
                 self.prefetch(later);

@@ -111,12 +111,11 @@ impl Group<'_> {
         let Some(header) = self.current() else { return Ok(()) };
         self.count += 1;
         self.has_preamble |= header.preamble_len > 0;
-        match self.has_preamble {
-            true => {
-                let message = "expected no preambles among several pairs of a key to merge, found one";
-                Err(Error::invalid_input(message).at_key(header.key))
-            }
-            false => Ok(()),
+        if self.has_preamble {
+            let message = "expected no preambles among several pairs of a key to merge, found one";
+            Err(Error::invalid_input(message).at_key(header.key))
+        } else {
+            Ok(())
         }
     }
 }

@@ -224,10 +224,7 @@ impl RunWriter {
     fn write_pair(&mut self, place: u64, header: &PairHeader, from: &mut dyn PairBytes) -> Result<()> {
         self.enter_slices_to(self.slicing.slice_of(place));
         self.write_header(header)?;
-        match header.is_inline() {
-            true => from.copy(header, &mut self.values),
-            false => Ok(()),
-        }
+        if header.is_inline() { from.copy(header, &mut self.values) } else { Ok(()) }
     }
 
     /// Records the current position as the start of all slices up to `slice` that have not started yet.
@@ -279,10 +276,8 @@ impl RunReader {
             return Ok(None);
         }
         let before = bytes.len();
-        let batch = match self.numbered {
-            true => pair_header::read_varint(&mut bytes).ok_or_else(pair_header::cut_short)?,
-            false => 0,
-        };
+        let batch =
+            if self.numbered { pair_header::read_varint(&mut bytes).ok_or_else(pair_header::cut_short)? } else { 0 };
         let (header, len) = pair_header::read(bytes)?;
         let consumed = before - bytes.len() + len;
         self.headers.consume(consumed);

@@ -157,10 +157,7 @@ impl ShardWriter {
             return Err(Error::new(ErrorKind::OutOfOrder, message).at_key(key));
         }
         let Some(last) = self.pairs.last() else {
-            return match location.minishard < self.minishard {
-                true => Err(out_of_order(key)),
-                false => Ok(location.minishard),
-            };
+            return if location.minishard < self.minishard { Err(out_of_order(key)) } else { Ok(location.minishard) };
         };
         match (location.minishard, key).cmp(&(self.minishard, last.key)) {
             std::cmp::Ordering::Greater => Ok(location.minishard),
@@ -355,14 +352,13 @@ mod tests {
                     let mut file = ShardFile::create(&path, spec, ShardNumber(0), layout).unwrap();
                     let mut source = &bytes[..];
                     let scratch = path.with_extension("scratch");
-                    match many_keys {
-                        true => {
-                            let mut headers = pairs.iter().copied().map(Ok);
-                            let keys = pairs.len() as u64;
-                            let minishard = MinishardNumber(0);
-                            file.write_minishard_of_many_keys(minishard, keys, &mut headers, &mut source, &scratch)
-                        }
-                        false => file.write_minishard(MinishardNumber(0), &pairs, &mut source),
+                    if many_keys {
+                        let mut headers = pairs.iter().copied().map(Ok);
+                        let keys = pairs.len() as u64;
+                        let minishard = MinishardNumber(0);
+                        file.write_minishard_of_many_keys(minishard, keys, &mut headers, &mut source, &scratch)
+                    } else {
+                        file.write_minishard(MinishardNumber(0), &pairs, &mut source)
                     }
                     .unwrap();
                     let one_more = PairHeader { key: 1, preamble_len: 0, stored_len: 0, ..pairs[0] };
@@ -412,13 +408,12 @@ mod tests {
             let path = path(&format!("short-{many_keys}"));
             let mut file = ShardFile::create(&path, spec, ShardNumber(0), Layout::default()).unwrap();
             let pairs = [header(3), header(9)];
-            let error = match many_keys {
-                true => {
-                    let mut headers = pairs.iter().copied().map(Ok);
-                    let scratch = path.with_extension("scratch");
-                    file.write_minishard_of_many_keys(MinishardNumber(0), 2, &mut headers, &mut Short, &scratch)
-                }
-                false => file.write_minishard(MinishardNumber(0), &pairs, &mut Short),
+            let error = if many_keys {
+                let mut headers = pairs.iter().copied().map(Ok);
+                let scratch = path.with_extension("scratch");
+                file.write_minishard_of_many_keys(MinishardNumber(0), 2, &mut headers, &mut Short, &scratch)
+            } else {
+                file.write_minishard(MinishardNumber(0), &pairs, &mut Short)
             }
             .unwrap_err();
             assert_eq!(error.kind(), ErrorKind::Internal);

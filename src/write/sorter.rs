@@ -145,9 +145,10 @@ impl Sorter {
     #[inline]
     pub(crate) fn add(&mut self, key: u64, lens: (u64, u64), source: Source<'_>) -> Result<()> {
         let failed_before = std::mem::replace(&mut self.failed, true); // remains true if the reader panics
-        let added = match lens.0 > 0 && self.options.value_alignment > ValueAlignment::One {
-            true => self.add_after_padding(key, lens, source),
-            false => self.add_pair(key, lens, source),
+        let added = if lens.0 > 0 && self.options.value_alignment > ValueAlignment::One {
+            self.add_after_padding(key, lens, source)
+        } else {
+            self.add_pair(key, lens, source)
         };
         self.failed = failed_before || added.is_err();
         self.options.progress.add(lens.0 + lens.1);
@@ -254,10 +255,7 @@ impl Sorter {
             let idle = self.workers.under_way() < self.workers.count();
             // spills only when no batch is being encoded, because the order of a run is planned from the statistics of
             // all pairs so far
-            match self.encoding == 0 && idle && !self.encoded.is_empty() {
-                true => self.spill()?,
-                false => self.wait()?,
-            }
+            if self.encoding == 0 && idle && !self.encoded.is_empty() { self.spill()? } else { self.wait()? }
         }
         Ok(())
     }
@@ -320,12 +318,11 @@ impl Sorter {
         let spec = self.options.spec.unwrap_or_else(|| self.planned_spec());
         let large = self.large.take().map(LargeFileWriter::finish).transpose()?;
         // nothing is being encoded, so every task under way is a spill
-        let batches = match self.runs.is_empty() && self.workers.under_way() == 0 {
-            true => self.slice(spec)?,
-            false => {
-                self.spill_and_merge(spec)?;
-                Vec::new()
-            }
+        let batches = if self.runs.is_empty() && self.workers.under_way() == 0 {
+            self.slice(spec)?
+        } else {
+            self.spill_and_merge(spec)?;
+            Vec::new()
         };
         let Sorter { totals, dropped, duplicates, budget, fan_in, runs, .. } = self;
         Ok(Sorted { spec, totals, dropped, duplicates, budget, fan_in, batches, runs, large })

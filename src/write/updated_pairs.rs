@@ -221,10 +221,13 @@ impl SortedPairs for UpdatedSpan<'_> {
             let order = |(place, header): &Placed| (*place, header.key);
             let of_change = self.shard_of_change();
             let changed = match (&self.base_next, of_change.is_some_and(|shard| self.base.has_reached(shard))) {
-                (None, false) => match self.base.enter_next(of_change)? {
-                    true => continue,
-                    false => return Ok(None),
-                },
+                (None, false) => {
+                    if self.base.enter_next(of_change)? {
+                        continue;
+                    } else {
+                        return Ok(None);
+                    }
+                }
                 (Some(_), false) => return Ok(self.base_next.take()),
                 (None, true) => self.take_change(false)?,
                 (Some(base), true) => match self.change.as_ref().map(order).cmp(&Some(order(base))) {

@@ -157,11 +157,12 @@ impl Workers {
     }
 
     fn check_owner(&self) -> Result<()> {
-        match self.owner.is_this_process() {
-            true => Ok(()),
-            false => Err(Error::invalid_input(
+        if self.owner.is_this_process() {
+            Ok(())
+        } else {
+            Err(Error::invalid_input(
                 "expected the process that began the build, found a forked child of it: begin another build",
-            )),
+            ))
         }
     }
 

@@ -92,9 +92,6 @@ pub(crate) fn copy_all(from: &Path, to: &Path) {
     for entry in fs::read_dir(from).unwrap() {
         let path = entry.unwrap().path();
         let target = to.join(path.file_name().unwrap());
-        match path.is_dir() {
-            true => copy_all(&path, &target),
-            false => fs::write(target, fs::read(path).unwrap()).unwrap(),
-        }
+        if path.is_dir() { copy_all(&path, &target) } else { fs::write(target, fs::read(path).unwrap()).unwrap() }
     }
 }

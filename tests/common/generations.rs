@@ -176,9 +176,10 @@ pub(crate) fn link_by_hand(store: &Path, from: u64, to: u64) -> PathBuf {
     let (from, to) = (directory_of(store, from), directory_of(store, to));
     fs::create_dir(&to).unwrap();
     for name in names(&from) {
-        match name == "lease" {
-            true => fs::write(to.join(&name), b"").unwrap(),
-            false => fs::hard_link(from.join(&name), to.join(&name)).unwrap(),
+        if name == "lease" {
+            fs::write(to.join(&name), b"").unwrap()
+        } else {
+            fs::hard_link(from.join(&name), to.join(&name)).unwrap()
         }
     }
     to

@@ -186,9 +186,10 @@ fn values_larger_than_the_batch() {
         let spec = spec(1, 0).with_data_encoding(data);
         let mut loader = options().spec(spec).memory(LITTLE).create(directory.path()).unwrap();
         loader.insert(1, b"one").unwrap();
-        match reader {
-            true => loader.insert_reader(2, 2, big.len() as u64, &mut [b"pp", big].concat().as_slice()).unwrap(),
-            false => loader.insert_with_preamble(2, b"pp", big).unwrap(),
+        if reader {
+            loader.insert_reader(2, 2, big.len() as u64, &mut [b"pp", big].concat().as_slice()).unwrap()
+        } else {
+            loader.insert_with_preamble(2, b"pp", big).unwrap()
         }
         loader.insert_reader(3, 0, 5, &mut &b"three"[..]).unwrap();
         loader.finish().unwrap();
@@ -315,15 +316,14 @@ fn shard_indexes_that_outweigh_the_data_are_refused_unless_allowed() {
         let spec = spec(minishard_bits, shard_bits);
         let directory = TempDir::new();
         let built = build(directory.path(), options().spec(spec), &pairs);
-        match refused {
-            true => {
-                let error = built.unwrap_err();
-                assert_eq!(error.kind(), ErrorKind::InvalidSpec, "{error}");
-                assert!(error.to_string().contains("fewer minishard bits"), "{error}");
-                let published = build(directory.path(), options().spec(spec).allow_sparse(true), &pairs).unwrap();
-                assert!(published.file_bytes > 16 << minishard_bits);
-            }
-            false => assert_eq!(built.unwrap().keys, 40),
+        if refused {
+            let error = built.unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::InvalidSpec, "{error}");
+            assert!(error.to_string().contains("fewer minishard bits"), "{error}");
+            let published = build(directory.path(), options().spec(spec).allow_sparse(true), &pairs).unwrap();
+            assert!(published.file_bytes > 16 << minishard_bits);
+        } else {
+            assert_eq!(built.unwrap().keys, 40)
         }
     }
 }

@@ -71,12 +71,11 @@ fn model(old: &Pairs, new: &Pairs, old_spec: &ShardingSpec, new_spec: &ShardingS
         |spec: &ShardingSpec| (spec.hash_function(), spec.preshift_bits(), spec.minishard_bits(), spec.shard_bits());
     let changed: BTreeSet<u64> =
         old.keys().chain(new.keys()).copied().filter(|key| old.get(key) != new.get(key)).collect();
-    let keys = match places(old_spec) == places(new_spec) {
-        true => in_order(new_spec, changed),
-        false => {
-            let (left, removed) = changed.into_iter().partition(|key| new.contains_key(key));
-            [in_order(new_spec, left), in_order(old_spec, removed)].concat()
-        }
+    let keys = if places(old_spec) == places(new_spec) {
+        in_order(new_spec, changed)
+    } else {
+        let (left, removed) = changed.into_iter().partition(|key| new.contains_key(key));
+        [in_order(new_spec, left), in_order(old_spec, removed)].concat()
     };
     let change = |key: u64| {
         let (old, new) = (old.get(&key).cloned(), new.get(&key).cloned());

@@ -514,17 +514,15 @@ fn gc_and_discard_remove_volumes_and_refuse_foreign_files() {
     let second = store.generation_path(id(2));
     for (place, name) in [("s0", "notes"), ("s0", "sub/"), ("", "s1/"), ("s0", "info")] {
         let path = second.join(place).join(name.trim_end_matches('/'));
-        match name.ends_with('/') {
-            true => fs::create_dir(&path).unwrap(),
-            false => fs::write(&path, "mine").unwrap(),
+        if name.ends_with('/') {
+            fs::create_dir(&path).unwrap()
+        } else {
+            fs::write(&path, "mine").unwrap()
         }
         let writer = store.writer().unwrap();
         let error = writer.discard(id(2)).unwrap_err();
         assert_eq!((error.kind(), error.path()), (ErrorKind::InvalidInput, Some(&*path)), "{error}");
-        match name.ends_with('/') {
-            true => fs::remove_dir(&path).unwrap(),
-            false => fs::remove_file(&path).unwrap(),
-        }
+        if name.ends_with('/') { fs::remove_dir(&path).unwrap() } else { fs::remove_file(&path).unwrap() }
     }
     let writer = store.writer().unwrap();
     writer.rollback(Some(id(1))).unwrap();

@@ -260,12 +260,11 @@ impl fmt::Display for Case {
 
 impl Keys {
     fn draw(&mut self, random: &mut Random) -> u64 {
-        let number = match self.unique {
-            true => {
-                self.next += 1;
-                self.next
-            }
-            false => random.below(self.distinct),
+        let number = if self.unique {
+            self.next += 1;
+            self.next
+        } else {
+            random.below(self.distinct)
         };
         number.wrapping_mul(self.spread) // odd, or too small to lose a bit of a unique number
     }

@@ -82,7 +82,9 @@ impl Arguments {
             match argument.as_str() {
                 "--quick" => {}
                 "--sets" => parsed.sets = value()?.split(',').map(str::parse).collect::<Result<_>>()?,
-                "--engines" => parsed.engines = names(value()?, &PEERS.iter().map(|peer| peer.name).collect::<Vec<_>>())?,
+                "--engines" => {
+                    parsed.engines = names(value()?, &PEERS.iter().map(|peer| peer.name).collect::<Vec<_>>())?
+                }
                 "--workloads" => parsed.workloads = names(value()?, &WORKLOADS)?,
                 "--rounds" => parsed.effort.rounds = count(value()?)?,
                 "--loads" => parsed.effort.loads = count(value()?)?,

@@ -82,9 +82,10 @@ pub type Clock = fn(&mut dyn FnMut() -> Result<u64>) -> Result<(u64, f64)>;
 
 /// Checks that the sum of what an engine read equals that of what was loaded.
 pub fn check(peer: &Peer, sum: u64, expected: u64) -> Result<()> {
-    match sum == expected {
-        true => Ok(()),
-        false => Err(format!("{}: expected the sum {expected:#x} of what was read, found {sum:#x}", peer.name).into()),
+    if sum == expected {
+        Ok(())
+    } else {
+        Err(format!("{}: expected the sum {expected:#x} of what was read, found {sum:#x}", peer.name).into())
     }
 }
 

@@ -63,8 +63,5 @@ pub fn compact(value_len: u64) -> u64 {
 /// The memory per pair in pages: small values share a page with some free space, large ones take entire pages.
 pub fn paged(value_len: u64) -> u64 {
     const PAGE: u64 = 4096;
-    match value_len < PAGE / 2 {
-        true => value_len * 5 / 4 + 40,
-        false => (value_len + 16).next_multiple_of(PAGE),
-    }
+    if value_len < PAGE / 2 { value_len * 5 / 4 + 40 } else { (value_len + 16).next_multiple_of(PAGE) }
 }

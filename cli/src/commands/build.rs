@@ -559,9 +559,12 @@ impl Stages {
 
     pub(super) fn show(&self, quiet: bool) -> Display {
         let (input, build, all_read) = (Arc::clone(&self.input), self.build.clone(), Arc::clone(&self.all_read));
-        Display::start(quiet, move || match all_read.load(Ordering::Relaxed) {
-            false => Status { phase: "read", number: 0, part: input.fraction(), amount: Amount::Bytes(input.bytes()) },
-            true => status_of(&build),
+        Display::start(quiet, move || {
+            if all_read.load(Ordering::Relaxed) {
+                status_of(&build)
+            } else {
+                Status { phase: "read", number: 0, part: input.fraction(), amount: Amount::Bytes(input.bytes()) }
+            }
         })
     }
 }

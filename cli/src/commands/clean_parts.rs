@@ -49,9 +49,10 @@ impl Args {
         for file in &cleaned.foreign {
             warn(format_args!("left in place: {}", file.display()));
         }
-        match cleaned.jobs.is_empty() {
-            true => context.say("nothing to remove"),
-            false => context.say(format_args!("removed {}", cleaned.jobs.join(", "))),
+        if cleaned.jobs.is_empty() {
+            context.say("nothing to remove")
+        } else {
+            context.say(format_args!("removed {}", cleaned.jobs.join(", ")))
         }
         Ok(Exit::Done)
     }

@@ -105,10 +105,8 @@ impl Args {
         let (old, new) = self.open()?;
         Sources::of([old.shards_directory(), new.shards_directory()]).refuse(&self.output)?;
         // until a partial output is removed or renamed; standard output has some of the lines
-        let _cleanup = match self.output == Path::new("-") {
-            true => context.interrupt.cleanup(),
-            false => context.interrupt.writing(),
-        };
+        let _cleanup =
+            if self.output == Path::new("-") { context.interrupt.cleanup() } else { context.interrupt.writing() };
         let mut lines = match (self.count || self.json, self.format) {
             (true, _) => Lines::None,
             (false, Format::Keys) => Lines::Keys(Target::open(&self.output)?),

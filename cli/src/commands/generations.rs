@@ -88,9 +88,10 @@ impl Args {
         }
         let mut errors = Errors::new();
         let listed = list(&open_store(&self.store)?, &mut errors)?;
-        match self.json {
-            true => write_json(&listed)?,
-            false => write_lines(&listed)?,
+        if self.json {
+            write_json(&listed)?
+        } else {
+            write_lines(&listed)?
         }
         Ok(errors.exit())
     }

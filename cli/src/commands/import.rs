@@ -112,9 +112,10 @@ impl Args {
         match &source {
             Opened::Container(container) => self.copy_chunks(&**container, new, context)?,
             Opened::Sharded(snapshot) => {
-                let taken = match is_native(snapshot)? && !is_rebuilt {
-                    true => self.copy_files(snapshot, context),
-                    false => self.build_again(snapshot, new, is_rebuilt, context),
+                let taken = if is_native(snapshot)? && !is_rebuilt {
+                    self.copy_files(snapshot, context)
+                } else {
+                    self.build_again(snapshot, new, is_rebuilt, context)
                 };
                 match taken {
                     Err(failure) if is_damage(&failure) => return Ok(self.suggest_salvage(failure)),
@@ -177,10 +178,7 @@ impl Args {
     }
 
     fn chunk<'a>(&self, source: &'a dyn Container, key: u64) -> sharddb::Result<Option<Value<'a>>> {
-        match self.no_verify {
-            true => source.get(key, Form::Encoded),
-            false => get_verified(source, key, Form::Encoded),
-        }
+        if self.no_verify { source.get(key, Form::Encoded) } else { get_verified(source, key, Form::Encoded) }
     }
 
     fn suggest_salvage(&self, failure: Failure) -> Exit {
@@ -233,9 +231,10 @@ impl Args {
     ) -> Result<()> {
         tell_about_info(source, context);
         options.like(source)?;
-        match is_rebuilt {
-            true => options.data_encoding(source.spec().data_encoding()),
-            false => options.spec(*source.spec()).allow_sparse(true),
+        if is_rebuilt {
+            options.data_encoding(source.spec().data_encoding())
+        } else {
+            options.spec(*source.spec()).allow_sparse(true)
         };
         let stages = Stages::new(Unit::Keys, context);
         stages.begin(source.key_count().unwrap_or(0));
@@ -334,9 +333,12 @@ impl Stages {
 
     pub(super) fn show(&self, quiet: bool) -> Display {
         let (read, build, all_read) = (self.read.clone(), self.build.clone(), Arc::clone(&self.all_read));
-        Display::start(quiet, move || match all_read.load(Ordering::Relaxed) {
-            false => Status { number: 0, ..Status::of_work("read", &read) },
-            true => status_of(&build),
+        Display::start(quiet, move || {
+            if all_read.load(Ordering::Relaxed) {
+                status_of(&build)
+            } else {
+                Status { number: 0, ..Status::of_work("read", &read) }
+            }
         })
     }
 }

@@ -188,14 +188,13 @@ pub(super) fn refuse_inside(out: &Path, path: &Path, source: &Snapshot) -> Resul
 
 /// Adds to damage of a source the command that saves what can be proved. Any other failure stays as it is.
 pub(super) fn suggest_salvage(failure: Failure, source: &Path) -> Failure {
-    match is_damage(&failure) {
-        true => {
-            let source = word(source);
-            Failure::Damaged(format!(
-                "{failure}; nothing was published, and sharddb salvage {source} OUT saves every provable pair"
-            ))
-        }
-        false => failure,
+    if is_damage(&failure) {
+        let source = word(source);
+        Failure::Damaged(format!(
+            "{failure}; nothing was published, and sharddb salvage {source} OUT saves every provable pair"
+        ))
+    } else {
+        failure
     }
 }
 

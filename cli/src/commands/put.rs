@@ -71,11 +71,12 @@ fn read_value(context: &Context) -> Result<Vec<u8>> {
     let mut value = Vec::new();
     let read = (&mut stream).take(LARGEST.0 + 1).read_to_end(&mut value);
     read.map_err(|error| stream.failure(error))?;
-    match value.len() as u64 > LARGEST.0 {
-        true => Err(Failure::usage(format!(
+    if value.len() as u64 > LARGEST.0 {
+        Err(Failure::usage(format!(
             "expected a value of at most {LARGEST} on standard input, found a longer one: write it to the file DIR/KEY, \
              then run sharddb update STORE --input DIR"
-        ))),
-        false => Ok(value),
+        )))
+    } else {
+        Ok(value)
     }
 }

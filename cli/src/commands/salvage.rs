@@ -108,9 +108,12 @@ impl Args {
         let (build, all_read) = (context.interrupt.progress(), Arc::<AtomicBool>::default());
         options.progress(&build);
         let proved = Arc::clone(&all_read);
-        let shown = Display::start(context.quiet, move || match proved.load(Ordering::Relaxed) {
-            false => Status { amount: Amount::Bytes(build.done()), ..Status::of_phase("salvage", 0) },
-            true => status_of(&build),
+        let shown = Display::start(context.quiet, move || {
+            if proved.load(Ordering::Relaxed) {
+                status_of(&build)
+            } else {
+                Status { amount: Amount::Bytes(build.done()), ..Status::of_phase("salvage", 0) }
+            }
         });
         let mut loader = options.create(&self.out)?;
         let mut told = Ok(());
@@ -158,9 +161,10 @@ impl Args {
     /// Compares path names only, because OUT does not exist yet.
     fn check_lost(&self) -> Result<()> {
         let absolute = |path: &Path| std::path::absolute(path).map_err(|error| Failure::io("find", path, error));
-        match absolute(&self.lost)?.starts_with(absolute(&self.out)?) {
-            true => Err(Failure::usage(format!("expected --lost outside of OUT, found {} in it", self.lost.display()))),
-            false => Ok(()),
+        if absolute(&self.lost)?.starts_with(absolute(&self.out)?) {
+            Err(Failure::usage(format!("expected --lost outside of OUT, found {} in it", self.lost.display())))
+        } else {
+            Ok(())
         }
     }
 

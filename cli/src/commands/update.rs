@@ -247,12 +247,11 @@ impl Updated<'_> {
     /// Reports what changed, and removes old generations if the command line says so.
     pub(super) fn conclude(&self, after: After, skipped_files: u64, context: &Context) -> Result<Exit> {
         let (store, generation) = (self.store.display(), &self.generation);
-        match self.is_published {
-            true => {
-                context.say(self.changes());
-                context.say(self.files());
-            }
-            false => context.say(format_args!("nothing changed, {store} stays at {generation}{}", self.absent())),
+        if self.is_published {
+            context.say(self.changes());
+            context.say(self.files());
+        } else {
+            context.say(format_args!("nothing changed, {store} stays at {generation}{}", self.absent()))
         }
         if after.json {
             write_json(&self.to_json(skipped_files))?;

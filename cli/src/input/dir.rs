@@ -80,9 +80,10 @@ impl Directory {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
             Err(error) => return Err(Failure::io("open", &path, error)),
         };
-        match path.extension().is_some_and(|extension| extension == "gz") {
-            true => MultiGzDecoder::new(file).read_to_end(value).map_err(|error| unreadable(&path, error))?,
-            false => file.read_to_end(value).map_err(|error| Failure::io("read", &path, error))?,
+        if path.extension().is_some_and(|extension| extension == "gz") {
+            MultiGzDecoder::new(file).read_to_end(value).map_err(|error| unreadable(&path, error))?
+        } else {
+            file.read_to_end(value).map_err(|error| Failure::io("read", &path, error))?
         };
         Ok(true)
     }

@@ -249,9 +249,10 @@ fn explain(error: &serde_json::Error) -> String {
 
 /// Adds to a message about an unknown member how to read lines that have others.
 fn with_tip(message: String) -> String {
-    match message.contains("unknown field") {
-        true => message + ": --key-field NAME takes the key from any member, and the whole line as the value",
-        false => message,
+    if message.contains("unknown field") {
+        message + ": --key-field NAME takes the key from any member, and the whole line as the value"
+    } else {
+        message
     }
 }
 

@@ -53,12 +53,11 @@ impl Occupancy {
         let counts = CellCounts::new(counts)?;
         let unit = counts.variance / counts.mean;
         let cells = (keys / counts.mean).max(counts.cells());
-        let further = match counts.top_is_shared() || unit <= f64::EPSILON {
-            true => 0.0,
-            false => {
-                let largest_of = |many| unit * poisson::largest_of(many, counts.mean / unit);
-                (largest_of(cells) - largest_of(counts.cells())).max(0.0)
-            }
+        let further = if counts.top_is_shared() || unit <= f64::EPSILON {
+            0.0
+        } else {
+            let largest_of = |many| unit * poisson::largest_of(many, counts.mean / unit);
+            (largest_of(cells) - largest_of(counts.cells())).max(0.0)
         };
         Some(Occupancy {
             cells,

@@ -127,13 +127,12 @@ fn skew(shards: Occupancy, shard_index_len: f64, index_per_key: f64, pair: &Mean
     let mean = shard_index_len + shards.mean * per_key;
     let by_keys = (shards.largest - shards.mean) * per_key;
     let unit = pair.variance / pair.value_and_preamble.max(f64::MIN_POSITIVE);
-    let by_lengths = match unit > f64::EPSILON {
-        true => {
-            let expected = shards.mean * pair.value_and_preamble;
-            let others = 1.0 - 1.0 / shards.cells;
-            (unit * poisson::largest_of(shards.cells, expected / unit) - expected).max(0.0) * others.sqrt()
-        }
-        false => 0.0,
+    let by_lengths = if unit > f64::EPSILON {
+        let expected = shards.mean * pair.value_and_preamble;
+        let others = 1.0 - 1.0 / shards.cells;
+        (unit * poisson::largest_of(shards.cells, expected / unit) - expected).max(0.0) * others.sqrt()
+    } else {
+        0.0
     };
     1.0 + by_keys.hypot(by_lengths) / mean
 }

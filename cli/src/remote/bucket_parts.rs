@@ -87,12 +87,11 @@ impl RemoteStore {
         self.check_scheme("removes objects from")?;
         let cleaned = self.run("clean-parts", context, self.bucket.clean_parts(job, older_than))?;
         cleaned.foreign.iter().for_each(|object| warn(format_args!("left in place: {object}")));
-        match cleaned.jobs.is_empty() {
-            true => context.say("nothing to remove"),
-            false => {
-                let (objects, bytes) = (plural(cleaned.objects, "object"), Size(cleaned.bytes));
-                context.say(format_args!("removed {}: {objects}, {bytes}", cleaned.jobs.join(", ")));
-            }
+        if cleaned.jobs.is_empty() {
+            context.say("nothing to remove")
+        } else {
+            let (objects, bytes) = (plural(cleaned.objects, "object"), Size(cleaned.bytes));
+            context.say(format_args!("removed {}: {objects}, {bytes}", cleaned.jobs.join(", ")));
         }
         Ok(Exit::Done)
     }

@@ -140,9 +140,10 @@ impl Course {
         }
         let ListResult { objects, common_prefixes, .. } = &page.result;
         let entry = objects.first().map(|object| &object.location).or(common_prefixes.first());
-        match entry.is_some() && self.entry.as_ref() != entry {
-            true => (self.entry, self.barren) = (entry.cloned(), 0),
-            false => self.barren += 1,
+        if entry.is_some() && self.entry.as_ref() != entry {
+            (self.entry, self.barren) = (entry.cloned(), 0)
+        } else {
+            self.barren += 1
         }
         if self.barren >= MOST_BARREN {
             return Err(format!("expected objects, found {MOST_BARREN} pages in a row without a new one"));

@@ -72,12 +72,15 @@ impl Info {
             [only] => Info::of_parent(only.value, &only.pointer)?,
             _ => None,
         };
-        only.ok_or_else(|| match found.first.is_empty() {
-            true => Error::invalid_spec("expected a member \"sharding\" in the info, found none"),
-            false => Error::invalid_input(format!(
-                "expected one member \"sharding\" in the info, found several: {}",
-                choices(&found)
-            )),
+        only.ok_or_else(|| {
+            if found.first.is_empty() {
+                Error::invalid_spec("expected a member \"sharding\" in the info, found none")
+            } else {
+                Error::invalid_input(format!(
+                    "expected one member \"sharding\" in the info, found several: {}",
+                    choices(&found)
+                ))
+            }
         })
     }
 

@@ -228,9 +228,10 @@ fn pointer_to(containers: &[Container<'_>]) -> Result<String> {
     let mut pointer = String::new();
     for container in containers {
         pointer.push('/');
-        match container.is_object {
-            true => pointer.push_str(&unquote(container.name)?.replace('~', "~0").replace('/', "~1")),
-            false => pointer.push_str(&container.element.to_string()),
+        if container.is_object {
+            pointer.push_str(&unquote(container.name)?.replace('~', "~0").replace('/', "~1"))
+        } else {
+            pointer.push_str(&container.element.to_string())
         }
     }
     Ok(pointer)

@@ -80,9 +80,12 @@ impl ShardingSpec {
     ///
     /// `InvalidSpec` if a bit count is out of range.
     pub fn new(hash: HashFunction, preshift_bits: u8, minishard_bits: u8, shard_bits: u8) -> Result<ShardingSpec> {
-        let at_most = |name: &str, bits: u8, most: u8| match bits <= most {
-            true => Ok(()),
-            false => Err(Error::invalid_spec(format!("expected \"{name}\" from 0 to {most}, found {bits}"))),
+        let at_most = |name: &str, bits: u8, most: u8| {
+            if bits <= most {
+                Ok(())
+            } else {
+                Err(Error::invalid_spec(format!("expected \"{name}\" from 0 to {most}, found {bits}")))
+            }
         };
         at_most("preshift_bits", preshift_bits, 64)?;
         at_most("minishard_bits", minishard_bits, MAX_MINISHARD_BITS)?;

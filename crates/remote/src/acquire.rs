@@ -271,9 +271,10 @@ impl RemoteGeneration {
         let block = match load.read.wanted {
             Wanted::TableBlock(shard, described) => {
                 let is_intact = |record| described.is_intact(record, bytes.as_slice(), start);
-                match self.record(shard).is_some_and(is_intact) {
-                    true => Block::Bytes(bytes),
-                    false => return Err(self.bad_table()),
+                if self.record(shard).is_some_and(is_intact) {
+                    Block::Bytes(bytes)
+                } else {
+                    return Err(self.bad_table());
                 }
             }
             Wanted::Entries(shard) => match self.record(shard) {
@@ -350,12 +351,11 @@ impl Results {
             _ => 0,
         };
         let held = self.held.saturating_add(size);
-        let acquired = match size > 0 && self.held > 0 && held > self.most {
-            true => Ok(Acquired::Deferred),
-            false => {
-                self.held = held;
-                result.map(Acquired::Block)
-            }
+        let acquired = if size > 0 && self.held > 0 && held > self.most {
+            Ok(Acquired::Deferred)
+        } else {
+            self.held = held;
+            result.map(Acquired::Block)
         };
         if let Some(slot) = self.blocks.get_mut(at) {
             *slot = Some(acquired);

@@ -40,9 +40,10 @@ impl RemoteGeneration {
         let mut wanted: BTreeMap<Location, Keys> = BTreeMap::new();
         for (at, key) in keys.iter().enumerate() {
             let location = self.spec.route(*key);
-            match self.lacks_shard(location.shard) {
-                true => batch.set(&[at], Ok(None)),
-                false => wanted.entry(location).or_default().entry(*key).or_default().push(at),
+            if self.lacks_shard(location.shard) {
+                batch.set(&[at], Ok(None))
+            } else {
+                wanted.entry(location).or_default().entry(*key).or_default().push(at)
             }
         }
         let mut wanted = wanted.into_iter().peekable();

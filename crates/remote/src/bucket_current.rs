@@ -311,12 +311,11 @@ fn removed(members: &Members<'_>) -> Result<Vec<GenerationName>> {
 }
 
 fn check_len(what: &str, found: usize) -> Result<()> {
-    match found <= MAX_HISTORY {
-        true => Ok(()),
-        false => {
-            let message = format!("expected at most {MAX_HISTORY} {what} in current, found {found}");
-            Err(Error::new(ErrorKind::TooLarge, message))
-        }
+    if found <= MAX_HISTORY {
+        Ok(())
+    } else {
+        let message = format!("expected at most {MAX_HISTORY} {what} in current, found {found}");
+        Err(Error::new(ErrorKind::TooLarge, message))
     }
 }
 

@@ -40,9 +40,10 @@ impl RemoteGeneration {
         let len = manifest.auxiliary(manifest::KEYS)?.checksum.bytes;
         let end = self.read_keys(exchange, len.saturating_sub(TAIL_GUESS)..len).await.ok()?;
         let tail_len = Tail::stated_len(end.as_slice().last_chunk::<TRAILER_LEN>()?, len).ok()?;
-        let end = match tail_len <= TAIL_GUESS {
-            true => end,
-            false => self.read_keys(exchange, len.checked_sub(tail_len)?..len).await.ok()?,
+        let end = if tail_len <= TAIL_GUESS {
+            end
+        } else {
+            self.read_keys(exchange, len.checked_sub(tail_len)?..len).await.ok()?
         };
         let start = end.as_slice().len().checked_sub(usize::try_from(tail_len).ok()?)?;
         let tail = Tail::read(end.as_slice().get(start..)?, len).ok()?;

@@ -120,9 +120,10 @@ impl Minishard {
 
     /// Returns the check of a row's value; `None` in a layout without checks.
     pub(crate) fn check_of_value(&self, layout: Layout, row: Row) -> Result<Option<StoredCheck>> {
-        match layout.checks {
-            true => stored_check(&self.bytes, self.start, self.checks.place_of_value(row.number)).map(Some),
-            false => Ok(None),
+        if layout.checks {
+            stored_check(&self.bytes, self.start, self.checks.place_of_value(row.number)).map(Some)
+        } else {
+            Ok(None)
         }
     }
 

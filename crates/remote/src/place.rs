@@ -139,18 +139,15 @@ impl RemoteGeneration {
         minishard::check_index_len(place.index, format.max_index_bytes)?;
         let ByteRange { start, end: index_end } = place.index;
         let shard_len = self.shard_len(location.shard).unwrap_or(u64::MAX);
-        let (end, needed_end) = match self.has_raw_indexes() {
-            true => {
-                let checks_end = index_end.saturating_add(format.checks_len_of_raw(place.index.len()));
-                let whole = place.extent_end.filter(|end| end.saturating_sub(start) <= WHOLE_MINISHARD);
-                let end = whole.map_or(checks_end, |end| end.max(checks_end));
-                (end, end)
-            }
-            false => {
-                let end = index_end.saturating_add(format.likely_checks_len(place.likely_rows));
-                let end = end.min(shard_len);
-                (end, if shard_len == u64::MAX { index_end } else { end })
-            }
+        let (end, needed_end) = if self.has_raw_indexes() {
+            let checks_end = index_end.saturating_add(format.checks_len_of_raw(place.index.len()));
+            let whole = place.extent_end.filter(|end| end.saturating_sub(start) <= WHOLE_MINISHARD);
+            let end = whole.map_or(checks_end, |end| end.max(checks_end));
+            (end, end)
+        } else {
+            let end = index_end.saturating_add(format.likely_checks_len(place.likely_rows));
+            let end = end.min(shard_len);
+            (end, if shard_len == u64::MAX { index_end } else { end })
         };
         if end > shard_len {
             let message =
@@ -184,10 +181,8 @@ impl RemoteGeneration {
             return Err(error);
         }
         let block = if is_whole { 0 } else { entry.start / SHARD_INDEX_BLOCK };
-        let range = match is_whole {
-            true => 0..len,
-            false => block * SHARD_INDEX_BLOCK..((block + 1) * SHARD_INDEX_BLOCK).min(len),
-        };
+        let range =
+            if is_whole { 0..len } else { block * SHARD_INDEX_BLOCK..((block + 1) * SHARD_INDEX_BLOCK).min(len) };
         let needed = if self.record(location.shard).is_some() { len } else { entry.end - range.start };
         let span = Span { object: self.shard_object(location.shard), range, needed };
         Ok(BlockRead {

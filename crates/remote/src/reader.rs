@@ -206,9 +206,10 @@ impl State {
             return Ok(Some(before.generation.clone()));
         }
         let is_published = gone.name.is_some() && !gone.objects.was_replaced();
-        let next = match is_published {
-            true => before.refreshed(&self.shared, exchange).await?,
-            false => Refreshed::Other(Served::open(&self.shared, exchange).await?),
+        let next = if is_published {
+            before.refreshed(&self.shared, exchange).await?
+        } else {
+            Refreshed::Other(Served::open(&self.shared, exchange).await?)
         };
         match next {
             Refreshed::Unchanged => Ok(None),

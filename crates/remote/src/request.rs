@@ -150,18 +150,12 @@ impl RemoteValue {
     /// Returns the bytes as a response of their own. Copies them unless they are all of it, so that they do not keep their
     /// neighbours in memory.
     pub(crate) fn into_body(self) -> Body {
-        match self.len() == self.body.as_slice().len() {
-            true => self.body,
-            false => Body::new(self.to_vec()),
-        }
+        if self.len() == self.body.as_slice().len() { self.body } else { Body::new(self.to_vec()) }
     }
 
     /// Copies the value if it is less than half of its response, so that it does not keep the other bytes in memory.
     pub(crate) fn without_neighbours(self) -> RemoteValue {
-        match self.len() < self.body.as_slice().len() / 2 {
-            true => RemoteValue::from(self.to_vec()),
-            false => self,
-        }
+        if self.len() < self.body.as_slice().len() / 2 { RemoteValue::from(self.to_vec()) } else { self }
     }
 }
 

@@ -56,10 +56,7 @@ impl Table {
     /// Returns how much of a table of `len` bytes to read first: all of it if that is at most `whole` bytes, else the
     /// longest possible head.
     pub(crate) fn first_read(len: u64, whole: u64, shards: usize) -> u64 {
-        match len <= whole {
-            true => len,
-            false => len.min(minishard_table::head_len(shards) as u64),
-        }
+        if len <= whole { len } else { len.min(minishard_table::head_len(shards) as u64) }
     }
 
     /// Reads the head from the first bytes of a table of `len` bytes, and keeps these bytes if they are the whole table.

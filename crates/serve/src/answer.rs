@@ -81,9 +81,10 @@ impl Source {
         match self {
             Source::Memory(bytes, share) => {
                 let rest = slice(&bytes, range);
-                match share.is_empty() {
-                    true => AnswerBody::Bytes(rest),
-                    false => AnswerBody::Pieces(Box::new(SharedPieces { rest, _share: share })),
+                if share.is_empty() {
+                    AnswerBody::Bytes(rest)
+                } else {
+                    AnswerBody::Pieces(Box::new(SharedPieces { rest, _share: share }))
                 }
             }
             Source::File(file, all) => {

@@ -158,9 +158,10 @@ impl LiveArray {
         let Some(tag) = tag_of(&file)? else { return Ok(None) };
         let open = if open.reads(shard, &tag) { open } else { self.open_again(shard, &tag)? };
         let chunk = if form == Form::Decoded { open.decoded_len().saturating_mul(DECODING) } else { 0 };
-        let shard = match open.array.metadata().is_wrapped() {
-            true => fs::metadata(&file).map_or(0, |metadata| metadata.len()).saturating_add(self.max_chunk_bytes),
-            false => 0,
+        let shard = if open.array.metadata().is_wrapped() {
+            fs::metadata(&file).map_or(0, |metadata| metadata.len()).saturating_add(self.max_chunk_bytes)
+        } else {
+            0
         };
         read(&open.array, (key, form), Some((&file, tag)), chunk.saturating_add(shard), budget)
     }

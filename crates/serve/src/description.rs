@@ -146,9 +146,10 @@ impl<'de> DeserializeSeed<'de> for Place<'_, '_> {
     type Value = Seen;
 
     fn deserialize<D: Deserializer<'de>>(self, value: D) -> Result<Seen, D::Error> {
-        match self.depth > MAX_DEPTH {
-            true => IgnoredAny::deserialize(value).map(|_| Seen::Other),
-            false => value.deserialize_any(self),
+        if self.depth > MAX_DEPTH {
+            IgnoredAny::deserialize(value).map(|_| Seen::Other)
+        } else {
+            value.deserialize_any(self)
         }
     }
 }

@@ -43,9 +43,10 @@ impl EntityTag {
         if headers.contains_key(IF_MATCH) && !self.is_listed(headers, IF_MATCH, Comparison::Strong) {
             return Precondition::Failed;
         }
-        match self.is_listed(headers, IF_NONE_MATCH, Comparison::Weak) {
-            true => Precondition::NotModified,
-            false => Precondition::Met,
+        if self.is_listed(headers, IF_NONE_MATCH, Comparison::Weak) {
+            Precondition::NotModified
+        } else {
+            Precondition::Met
         }
     }
 

@@ -70,9 +70,10 @@ impl Log {
     /// Adds a line that ends. Never waits for the thread.
     fn push(&self, line: &[u8]) {
         let mut waiting = self.waiting();
-        match waiting.lines.len() + line.len() > MAX_BYTES {
-            true => self.lose(&mut waiting, 1),
-            false => waiting.lines.extend_from_slice(line),
+        if waiting.lines.len() + line.len() > MAX_BYTES {
+            self.lose(&mut waiting, 1)
+        } else {
+            waiting.lines.extend_from_slice(line)
         }
         drop(waiting);
         self.0.changed.notify_all();

@@ -37,8 +37,5 @@ fn represent(databases: &Databases, place: &Place, name: &str) -> Result<Option<
 
 /// JSON for people who open the URL; other files are bytes, so that a browser runs nothing of them.
 fn content_type(name: &str) -> &'static str {
-    match name == "info" || name.ends_with(".json") {
-        true => JSON,
-        false => BYTES,
-    }
+    if name == "info" || name.ends_with(".json") { JSON } else { BYTES }
 }

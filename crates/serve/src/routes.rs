@@ -186,12 +186,11 @@ fn counted(app: &App, area: &str, request: &Request) -> Option<Arc<Counters>> {
 async fn read_body(body: Body, budget: &Budget) -> Result<(Bytes, Share)> {
     let (stated, most) = (body.size_hint().lower(), body.size_hint().upper().unwrap_or(MAX_BODY_BYTES));
     let mut pieces = body.into_data_stream();
-    let read = match stated > MAX_BODY_BYTES {
-        true => Err(Problem::large_body()),
-        false => {
-            let read = tokio::time::timeout(BODY_TIME, collect(&mut pieces, most, budget)).await;
-            read.unwrap_or_else(|_| Err(Problem::timeout()))
-        }
+    let read = if stated > MAX_BODY_BYTES {
+        Err(Problem::large_body())
+    } else {
+        let read = tokio::time::timeout(BODY_TIME, collect(&mut pieces, most, budget)).await;
+        read.unwrap_or_else(|_| Err(Problem::timeout()))
     };
     if read.is_err() {
         tokio::spawn(discard(pieces));

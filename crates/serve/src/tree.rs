@@ -153,10 +153,7 @@ impl Place {
 
     /// The path in the file system. Symbolic links in it are not checked.
     pub(crate) fn path(&self) -> PathBuf {
-        match self.relative.as_os_str().is_empty() {
-            true => self.root.clone(),
-            false => self.root.join(&self.relative),
-        }
+        if self.relative.as_os_str().is_empty() { self.root.clone() } else { self.root.join(&self.relative) }
     }
 
     /// The path of the store, if this is in one.
@@ -188,9 +185,10 @@ impl Place {
     ///
     /// Errors: any other failure of the operating system.
     pub(crate) fn open(&self) -> io::Result<Option<File>> {
-        let opened = match self.relative.as_os_str().is_empty() {
-            true => File::open(&self.root),
-            false => open_beneath(&self.root, &self.relative),
+        let opened = if self.relative.as_os_str().is_empty() {
+            File::open(&self.root)
+        } else {
+            open_beneath(&self.root, &self.relative)
         };
         let Some(file) = unless_absent(opened)? else { return Ok(None) };
         Ok(file.metadata()?.is_file().then_some(file))

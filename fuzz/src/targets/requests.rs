@@ -50,10 +50,7 @@ fn check_range(header: &str, len: u64) {
                 Some(first) => (first, last.map_or(len, |last| len.min(last + 1))),
                 None => (len.saturating_sub(last.unwrap_or(0)), len),
             };
-            match first < end {
-                true => Wanted::Part(first as u64..end as u64),
-                false => Wanted::Unsatisfiable,
-            }
+            if first < end { Wanted::Part(first as u64..end as u64) } else { Wanted::Unsatisfiable }
         }
     };
     assert_eq!(found, naive, "{header:?} of {len}");

@@ -242,10 +242,7 @@ impl Operation<'_> {
 fn list_inside_out(directory: &Path, into: &mut Vec<PathBuf>) {
     for entry in fs::read_dir(directory).unwrap() {
         let entry = entry.unwrap();
-        match entry.file_type().unwrap().is_dir() {
-            true => list_inside_out(&entry.path(), into),
-            false => into.push(entry.path()),
-        }
+        if entry.file_type().unwrap().is_dir() { list_inside_out(&entry.path(), into) } else { into.push(entry.path()) }
     }
     into.push(directory.to_path_buf());
 }

@@ -87,13 +87,12 @@ impl Snapshot {
         of_keys: impl Fn(&mut KeyRange) -> Option<Result<u64>>,
         of_ends: impl Fn((u64, u64)) -> u64,
     ) -> Result<Option<RangeEntry>> {
-        let key = match self.is_ordered() {
-            true => of_keys(&mut self.key_range(..)).transpose()?,
-            false => {
-                let ends = Ends::default();
-                self.scan_all(KeyBounds::ALL, &ends)?;
-                into_inner(ends.0).map(of_ends)
-            }
+        let key = if self.is_ordered() {
+            of_keys(&mut self.key_range(..)).transpose()?
+        } else {
+            let ends = Ends::default();
+            self.scan_all(KeyBounds::ALL, &ends)?;
+            into_inner(ends.0).map(of_ends)
         };
         key.map(|key| RangeEntry::find(self, key)).transpose()
     }

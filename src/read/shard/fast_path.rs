@@ -106,10 +106,7 @@ impl<'a> FastMinishard<'a> {
     /// Returns whether a key exists. `Undecided` if the index is not trusted.
     #[inline]
     pub(crate) fn key(&self, key: u64) -> Probe<()> {
-        match self.trusted.has_index() {
-            true => self.row(key).and_then(|_| Probe::Found(())),
-            false => Probe::Undecided,
-        }
+        if self.trusted.has_index() { self.row(key).and_then(|_| Probe::Found(())) } else { Probe::Undecided }
     }
 
     /// Returns the value of a key. `Undecided` if the index is not trusted, or the value is neither trusted nor
@@ -131,10 +128,7 @@ impl<'a> FastMinishard<'a> {
     fn verified_value(&self, row: Row, value: &'a [u8]) -> Probe<&'a [u8]> {
         // the index is relative to the body, so the ranges of the checks are too
         let checks = ChecksPlace { index_end: self.index().end, rows: self.rows };
-        match self.shard.try_verify_value(self.body, row, checks, value) {
-            true => Probe::Found(value),
-            false => Probe::Undecided,
-        }
+        if self.shard.try_verify_value(self.body, row, checks, value) { Probe::Found(value) } else { Probe::Undecided }
     }
 
     /// Finds the row of a key.

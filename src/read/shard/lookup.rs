@@ -123,10 +123,7 @@ impl ShardReader {
             return Ok(Some(cached));
         }
         let Some(range) = self.locate_index(number)? else { return Ok(None) };
-        let located = match in_place {
-            true => self.index_in_place(number, range),
-            false => self.read_index(number, range),
-        };
+        let located = if in_place { self.index_in_place(number, range) } else { self.read_index(number, range) };
         located.map(Some).map_err(|error| self.explain(number, Some(range), error))
     }
 

@@ -275,9 +275,10 @@ mod tests {
             let map = filled(minishard_bits, &indexes);
             for (number, index) in (0..).map(MinishardNumber).zip(indexes.iter().flatten()) {
                 let known = map.get(number).unwrap();
-                match index.start == index.end {
-                    true => assert_eq!(known.rows, 0),
-                    false => assert_eq!(known.index(), *index, "{number:?} of 2^{minishard_bits}"),
+                if index.start == index.end {
+                    assert_eq!(known.rows, 0)
+                } else {
+                    assert_eq!(known.index(), *index, "{number:?} of 2^{minishard_bits}")
                 }
                 assert_eq!(map.line(number).unwrap().start(), known.start / 64 * 64);
                 assert_eq!(known.trusted, Trusted::NOTHING);

@@ -100,9 +100,10 @@ impl ShardReader {
             spec,
             layout,
             has_fast_path,
-            minishard_map: match has_raw_indexes && files.can_hold_shard_index(&spec) {
-                true => MinishardMap::new(&spec, files.data_len().saturating_sub(base)),
-                false => MinishardMap::none(),
+            minishard_map: if has_raw_indexes && files.can_hold_shard_index(&spec) {
+                MinishardMap::new(&spec, files.data_len().saturating_sub(base))
+            } else {
+                MinishardMap::none()
             },
             files,
             base,
@@ -128,10 +129,7 @@ impl ShardReader {
     /// the fast path.
     #[inline]
     pub(crate) fn raw_body(&self) -> Option<&[u8]> {
-        match self.has_fast_path {
-            true => self.files.main_file.mapped_or_loaded()?.get(to_usize(self.base)..),
-            false => None,
-        }
+        if self.has_fast_path { self.files.main_file.mapped_or_loaded()?.get(to_usize(self.base)..) } else { None }
     }
 
     /// Returns the length of the body: the bytes after the shard index, or the `.data` file of the obsolete pair.

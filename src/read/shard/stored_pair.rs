@@ -50,9 +50,10 @@ impl ShardReader {
         };
         let row = found.row.number;
         let value_check = if checks { stated(found.checks.place_of_value(row))? } else { 0 };
-        let preamble_check = match checks && preamble_len > 0 {
-            true => without_zeros(padding, stated(found.checks.place_of_preamble(row))?, preamble_len),
-            false => 0,
+        let preamble_check = if checks && preamble_len > 0 {
+            without_zeros(padding, stated(found.checks.place_of_preamble(row))?, preamble_len)
+        } else {
+            0
         };
         Ok(StoredPair { preamble_len, value, value_check, preamble_check })
     }

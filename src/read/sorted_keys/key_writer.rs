@@ -47,11 +47,10 @@ impl KeyFileWriter {
     }
 
     fn check_ascends(&self, last: u64, key: u64) -> Result<()> {
-        match last < key {
-            true => Ok(()),
-            false => {
-                Err(Error::internal(format!("expected ascending keys for the key file, found {key} after {last}")))
-            }
+        if last < key {
+            Ok(())
+        } else {
+            Err(Error::internal(format!("expected ascending keys for the key file, found {key} after {last}")))
         }
     }
 

@@ -29,9 +29,12 @@ fn is_lookup(got: &Got) -> bool {
 /// A plan that fails the first read of each shard, and passes the retry on.
 fn once(reply: Reply) -> impl Fn(&Got) -> Reply + Send + Sync + 'static {
     let failed = std::sync::atomic::AtomicBool::new(false);
-    move |got| match is_lookup(got) && !failed.swap(true, std::sync::atomic::Ordering::SeqCst) {
-        true => reply.clone(),
-        false => Reply::File,
+    move |got| {
+        if is_lookup(got) && !failed.swap(true, std::sync::atomic::Ordering::SeqCst) {
+            reply.clone()
+        } else {
+            Reply::File
+        }
     }
 }
 

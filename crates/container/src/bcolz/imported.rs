@@ -78,9 +78,10 @@ fn nchunks(snapshot: &Snapshot) -> Result<u64> {
         count += 1;
         end = end.max(key?.saturating_add(1));
     }
-    match count == end {
-        true => Ok(count),
-        false => Err(Error::corrupt(format!("expected chunks 0 to {}, found {count} of them", end.saturating_sub(1)))),
+    if count == end {
+        Ok(count)
+    } else {
+        Err(Error::corrupt(format!("expected chunks 0 to {}, found {count} of them", end.saturating_sub(1))))
     }
 }
 

@@ -63,9 +63,10 @@ impl BcolzTable {
     pub fn open_with(path: impl AsRef<Path>, options: &ContainerOptions) -> Result<BcolzTable> {
         let root = path.as_ref();
         let rootdirs = root.join(ROOTDIRS);
-        let (layout, columns) = match entry::exists(&rootdirs)? {
-            true => (RootdirLayout::Shipped, shipped_columns(root, MetaFile::read(rootdirs)?, options)?),
-            false => (RootdirLayout::Superchunks, nested_columns(root, options)?),
+        let (layout, columns) = if entry::exists(&rootdirs)? {
+            (RootdirLayout::Shipped, shipped_columns(root, MetaFile::read(rootdirs)?, options)?)
+        } else {
+            (RootdirLayout::Superchunks, nested_columns(root, options)?)
         };
         Ok(BcolzTable { root: root.to_path_buf(), layout, columns })
     }

@@ -267,10 +267,7 @@ impl BcolzTableWriter {
     /// Truncates columns of the shipped layout that became longer. Errors are ignored: the append has failed already.
     fn cut_back(&self, rows: u64) {
         for (_, column) in self.table.columns() {
-            let cut = |mut writer: BcolzWriter| match writer.array.rows > rows {
-                true => writer.truncate(rows),
-                false => Ok(()),
-            };
+            let cut = |mut writer: BcolzWriter| if writer.array.rows > rows { writer.truncate(rows) } else { Ok(()) };
             _ = BcolzWriter::open_encoded(&column.root, self.encoding).and_then(cut);
         }
     }

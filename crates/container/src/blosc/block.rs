@@ -115,9 +115,10 @@ impl Streams<'_> {
     /// Decodes all streams, one after the other, into `block`.
     fn decode(&self, decoder: &mut Decoder, block: &mut [u8]) -> Result<()> {
         for (stream, decoded) in self.streams.iter().zip(block.chunks_exact_mut(self.decoded_len)) {
-            match stream.len() == decoded.len() {
-                true => decoded.copy_from_slice(stream),
-                false => decoder.decode(stream, decoded)?,
+            if stream.len() == decoded.len() {
+                decoded.copy_from_slice(stream)
+            } else {
+                decoder.decode(stream, decoded)?
             }
         }
         Ok(())

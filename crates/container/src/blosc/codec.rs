@@ -66,12 +66,13 @@ impl Codec {
     /// Refuses a stream that is too short to decode to `decoded_len` bytes.
     pub(super) fn check_ratio(self, encoded_len: usize, decoded_len: usize) -> Result<()> {
         let most = encoded_len.saturating_mul(self.max_ratio()).saturating_add(64);
-        match most >= decoded_len {
-            true => Ok(()),
-            false => Err(Error::corrupt(format!(
+        if most >= decoded_len {
+            Ok(())
+        } else {
+            Err(Error::corrupt(format!(
                 "expected {decoded_len} bytes, found a stream of {encoded_len} bytes, of which {self} cannot make more \
                  than {most}"
-            ))),
+            )))
         }
     }
 }

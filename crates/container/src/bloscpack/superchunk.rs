@@ -46,14 +46,9 @@ impl Superchunk {
         let header = Header::parse(&head)?;
         drop(head);
         let mut at = header.len();
-        let metadata = match header.has_metadata {
-            true => Some(read_metadata(&storage, &mut at)?),
-            false => None,
-        };
-        let extents = match header.has_offsets {
-            true => from_offsets(&storage, &header, at)?,
-            false => from_walk(&storage, &header, at)?,
-        };
+        let metadata = if header.has_metadata { Some(read_metadata(&storage, &mut at)?) } else { None };
+        let extents =
+            if header.has_offsets { from_offsets(&storage, &header, at)? } else { from_walk(&storage, &header, at)? };
         Ok(Superchunk { path: path.to_path_buf(), storage, header, metadata, extents })
     }
 

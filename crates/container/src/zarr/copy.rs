@@ -56,10 +56,7 @@ pub fn copy(source: &ZarrArray, target: impl AsRef<Path>, metadata: &ZarrMetadat
 /// ```
 pub fn export(snapshot: &Snapshot, target: impl AsRef<Path>, progress: &Progress) -> Result<u64> {
     let metadata = imported_metadata(&snapshot.directory().join(INFO))?;
-    let metadata = match metadata.is_wrapped() {
-        true => metadata.sharded(metadata.shard_shape(), None)?,
-        false => metadata,
-    };
+    let metadata = if metadata.is_wrapped() { metadata.sharded(metadata.shard_shape(), None)? } else { metadata };
     write(snapshot, Form::Decoded, target.as_ref(), &metadata, progress)
 }
 
@@ -124,8 +121,9 @@ fn check_same_chunks(source: &ZarrMetadata, target: &ZarrMetadata) -> Result<()>
         && source.elements == target.elements
         && source.shape() == target.shape()
         && source.chunk_shape() == target.chunk_shape();
-    match same {
-        true => Ok(()),
-        false => Err(Error::invalid_input("expected the metadata of an array of the same chunks, found other chunks")),
+    if same {
+        Ok(())
+    } else {
+        Err(Error::invalid_input("expected the metadata of an array of the same chunks, found other chunks"))
     }
 }

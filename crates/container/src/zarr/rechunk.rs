@@ -69,11 +69,10 @@ pub fn rechunk(
 }
 
 fn check_same_array(source: &ZarrMetadata, target: &ZarrMetadata) -> Result<()> {
-    match source.elements == target.elements && source.shape() == target.shape() {
-        true => Ok(()),
-        false => {
-            Err(Error::invalid_input("expected the metadata of the same array in other chunks, found another array"))
-        }
+    if source.elements == target.elements && source.shape() == target.shape() {
+        Ok(())
+    } else {
+        Err(Error::invalid_input("expected the metadata of the same array in other chunks, found another array"))
     }
 }
 

@@ -26,9 +26,10 @@ fn chunks(array: &ZarrArray) -> BTreeMap<u64, Vec<u8>> {
 fn files(directory: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
     fn descend(directory: &Path, root: &Path, files: &mut BTreeMap<PathBuf, Vec<u8>>) {
         for path in fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path()) {
-            match path.is_dir() {
-                true => descend(&path, root, files),
-                false => drop(files.insert(path.strip_prefix(root).unwrap().to_path_buf(), fs::read(&path).unwrap())),
+            if path.is_dir() {
+                descend(&path, root, files)
+            } else {
+                drop(files.insert(path.strip_prefix(root).unwrap().to_path_buf(), fs::read(&path).unwrap()))
             }
         }
     }

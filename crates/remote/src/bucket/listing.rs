@@ -101,9 +101,10 @@ impl Root {
             let meta = meta.map_err(|error| self.failed("list", generation.as_str(), error))?;
             let name = self.name_of(&meta.location).and_then(|name| name.strip_prefix(generation.as_str()));
             let Some(name) = name.and_then(|name| name.strip_prefix('/')) else { continue };
-            match wanted(name) {
-                true => _ = found.insert(name.to_string(), ListedObject { bytes: meta.size, etag: meta.e_tag }),
-                false => other = Some(name.to_string()),
+            if wanted(name) {
+                _ = found.insert(name.to_string(), ListedObject { bytes: meta.size, etag: meta.e_tag })
+            } else {
+                other = Some(name.to_string())
             }
         }
         Ok((found, other))

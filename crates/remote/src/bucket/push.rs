@@ -133,9 +133,10 @@ impl Bucket {
             self.check_is_no_data_set().await?;
         }
         self.root.check_conditions().await?;
-        let journal = match local.manifest.has_all_digests() {
-            true => Journal::open(options.journal_dir.as_deref(), self.root.name(), &local.manifest_text)?,
-            false => None, // another generation may have the same text
+        let journal = if local.manifest.has_all_digests() {
+            Journal::open(options.journal_dir.as_deref(), self.root.name(), &local.manifest_text)?
+        } else {
+            None // another generation may have the same text
         };
         let begun = journal.as_ref().map(Journal::begun).transpose()?.flatten();
         let mut upload = Upload::new(self, &local, options, next_name(base.as_ref())?);

@@ -795,15 +795,12 @@ fn gc_while_rolling_back() {
             local.push(&server, 2).unwrap();
             let bucket = server.bucket();
             let options = BucketGcOptions::new(Duration::ZERO);
-            let result = match gc_first {
-                false => {
-                    server.before(request, async move { _ = bucket.gc(&options).await });
-                    run(server.bucket().rollback(Some(&first))).map(|_| ())
-                }
-                true => {
-                    server.before(request, async move { _ = bucket.rollback(Some(&first)).await });
-                    run(server.bucket().gc(&options)).map(|_| ())
-                }
+            let result = if gc_first {
+                server.before(request, async move { _ = bucket.rollback(Some(&first)).await });
+                run(server.bucket().gc(&options)).map(|_| ())
+            } else {
+                server.before(request, async move { _ = bucket.gc(&options).await });
+                run(server.bucket().rollback(Some(&first))).map(|_| ())
             };
             if !server.has_run() {
                 break;

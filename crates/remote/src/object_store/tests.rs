@@ -181,14 +181,12 @@ fn a_lookup_that_is_held_holds_up_no_other() {
         for held_is_batch in [false, true] {
             for is_batch in [false, true] {
                 let (store, db) = opened().await;
-                let mut held = match held_is_batch {
-                    true => get_many(&db).boxed_local(),
-                    false => get(&db).boxed_local(),
-                };
+                let mut held = if held_is_batch { get_many(&db).boxed_local() } else { get(&db).boxed_local() };
                 assert!(poll!(&mut held).is_pending());
-                match is_batch {
-                    true => get_many(&db).await,
-                    false => get(&db).await,
+                if is_batch {
+                    get_many(&db).await
+                } else {
+                    get(&db).await
                 }
                 held.await;
                 let most = match (held_is_batch, is_batch) {

@@ -51,12 +51,11 @@ impl Transport {
         let has_len = got.extensions.get::<UnknownLength>().is_none();
         let (etag, object_len) = (got.meta.e_tag.clone(), has_len.then_some(got.meta.size));
         let stored = self.body(request, got).await.map_err(Failure::Other)?;
-        match is_gzip {
-            false => Ok(Response { body: stored, etag, object_len }),
-            true => {
-                let body = self.decoded(request, stored.as_slice()).map_err(Failure::Other)?;
-                Ok(Response { body, etag, object_len: None }) // the stored length is not that of the body
-            }
+        if is_gzip {
+            let body = self.decoded(request, stored.as_slice()).map_err(Failure::Other)?;
+            Ok(Response { body, etag, object_len: None }) // the stored length is not that of the body
+        } else {
+            Ok(Response { body: stored, etag, object_len })
         }
     }
 

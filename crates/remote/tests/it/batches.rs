@@ -137,9 +137,12 @@ fn each_key_has_its_own_error() {
     let store = build(options().spec(spec(4, 3, Encoding::Raw)), 3000, 100);
     let bucket = Bucket::of(store.path());
     let reader = bucket.open();
-    bucket.set_fault(|request, answer| match request.object.ends_with("3.shard") {
-        true => Err(Failure::io("read", std::io::Error::other("no route to host"))),
-        false => answer,
+    bucket.set_fault(|request, answer| {
+        if request.object.ends_with("3.shard") {
+            Err(Failure::io("read", std::io::Error::other("no route to host")))
+        } else {
+            answer
+        }
     });
     let keys: Vec<u64> = keys(300).collect();
     let results = bucket.run(reader.get_many(&keys)).unwrap();

@@ -130,9 +130,10 @@ fn a_missing_shard_does_not_open_the_generation_again() {
     let both: Vec<u64> = kept.iter().chain(&lost).copied().collect();
     let (results, cost) = bucket.run_counted(reader.get_many(&both));
     for (key, result) in both.iter().zip(results.unwrap()) {
-        match lost.contains(key) {
-            true => assert_eq!(result.unwrap_err().kind(), ErrorKind::GenerationGone),
-            false => assert_eq!(bytes(result), expected(1, *key)),
+        if lost.contains(key) {
+            assert_eq!(result.unwrap_err().kind(), ErrorKind::GenerationGone)
+        } else {
+            assert_eq!(bytes(result), expected(1, *key))
         }
     }
     assert!(cost.requests <= lost.len() + 1, "{cost:?}");

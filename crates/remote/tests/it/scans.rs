@@ -129,9 +129,10 @@ fn a_range_has_its_pairs_in_ascending_order() {
         }
         for range in ranges {
             let is_empty = matches!(range, (Bound::Included(start), Bound::Excluded(end)) if start >= end);
-            let expected: Pairs = match is_empty {
-                true => Vec::new(),
-                false => model.range(range).map(|(key, value)| (*key, value.clone())).collect(),
+            let expected: Pairs = if is_empty {
+                Vec::new()
+            } else {
+                model.range(range).map(|(key, value)| (*key, value.clone())).collect()
             };
             assert_eq!(range_pairs(&bucket, &snapshot, range), expected, "{name} {range:?}");
             let keys = range_keys(&bucket, &snapshot, range);

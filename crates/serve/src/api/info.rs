@@ -109,10 +109,7 @@ fn bytes_below(directory: &Path) -> io::Result<u64> {
         for entry in fs::read_dir(directory)? {
             let entry = entry?;
             let metadata = entry.metadata()?;
-            match metadata.is_dir() {
-                true => directories.push(entry.path()),
-                false => bytes += metadata.len(),
-            }
+            if metadata.is_dir() { directories.push(entry.path()) } else { bytes += metadata.len() }
         }
     }
     Ok(bytes)

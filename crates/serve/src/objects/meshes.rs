@@ -24,16 +24,16 @@ pub(super) fn answer(app: &App, pinned: &Pinned, name: &str, headers: &HeaderMap
     let damaged = || Problem::internal(format!("the manifest of mesh {key} does not state the size of its fragments"));
     let size = fragments_size(&manifest).ok_or_else(damaged)?;
     drop((manifest, share));
-    let source = match snapshot.layout().is_some_and(|layout| layout.checks) {
-        true => {
-            let share = app.budget.reserve(size)?;
-            let bytes = verified(snapshot, key, size)?; // which needs all of them
-            match size > SMALL_BYTES && pinned.is_in_store() {
-                true => in_file(snapshot, &location, key, size)?,
-                false => Source::Memory(bytes, share),
-            }
+    let source = if snapshot.layout().is_some_and(|layout| layout.checks) {
+        let share = app.budget.reserve(size)?;
+        let bytes = verified(snapshot, key, size)?; // which needs all of them
+        if size > SMALL_BYTES && pinned.is_in_store() {
+            in_file(snapshot, &location, key, size)?
+        } else {
+            Source::Memory(bytes, share)
         }
-        false => in_file(snapshot, &location, key, size)?,
+    } else {
+        in_file(snapshot, &location, key, size)?
     };
     if pinned.value_tag(key, &location)? != tag {
         return Err(Problem::replaced()); // by a file with which the location has nothing to do

@@ -36,9 +36,10 @@ pub(crate) fn answer(app: &App, request: &Request) -> Result<Answer> {
     if let Some(database) = app.databases.find(directory, None)? {
         return object(app, &database, name, &request.headers);
     }
-    match name.ends_with(".shard") {
-        true => Err(Problem::nothing_here()),
-        false => raw::answer(&app.databases, &request.names, &request.headers),
+    if name.ends_with(".shard") {
+        Err(Problem::nothing_here())
+    } else {
+        raw::answer(&app.databases, &request.names, &request.headers)
     }
 }
 

@@ -210,14 +210,16 @@ impl Publication<'_> {
         }
         let Some(base) = base else { return Ok(Earlier::Begun(mark)) };
         if let Some(entry) = base.text.before.iter().find(|entry| entry.generation == mark.generation) {
-            return match is_retry && !entry.rolled_back {
-                true => Ok(Earlier::WasCurrent(mark)),
-                false => Err(self.superseded(&mark.generation, "it was rolled back or replaced")),
+            return if is_retry && !entry.rolled_back {
+                Ok(Earlier::WasCurrent(mark))
+            } else {
+                Err(self.superseded(&mark.generation, "it was rolled back or replaced"))
             };
         }
-        match mark.state == State::Replacing && base.text.removed.contains(&mark.generation) {
-            true => Err(self.superseded(&mark.generation, "it was removed, and may have been current before")),
-            false => Ok(Earlier::Begun(mark)),
+        if mark.state == State::Replacing && base.text.removed.contains(&mark.generation) {
+            Err(self.superseded(&mark.generation, "it was removed, and may have been current before"))
+        } else {
+            Ok(Earlier::Begun(mark))
         }
     }
 
