@@ -20,19 +20,43 @@
 //! - The index or the value is not within the file.
 
 use crate::byte_range::RelativeRange;
+use crate::error::Result;
 use crate::format::checks::ChecksPlace;
 use crate::format::minishard_index::{IndexView, ROW_LEN, Row, SCAN_LIMIT, SmallIndex};
 use crate::ids::MinishardNumber;
 use crate::prefetch;
 use crate::read::shard::minishard_map::{KnownMinishard, Line, Trusted};
-use crate::read::shard::probe::Probe;
-use crate::read::shard::reader::ShardReader;
+use crate::read::shard::reader::{ShardReader, to_usize};
+use crate::read::shard::value::Value;
 
 /// The number of cache lines prefetched per minishard in a single lookup: the index of 4 to 8 keys and the first values.
 const MINISHARD_LINES: usize = 10;
 
 /// The number of cache lines prefetched per minishard in a batch: the index.
 const INDEX_LINES: usize = 5;
+
+/// The result of a step of the fast path, which only reads memory and returns no errors.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Probe<T> {
+    /// The item exists.
+    Found(T),
+    /// The item does not exist. This is verified as far as the verification mode requires.
+    Absent,
+    /// The fast path cannot decide. The general path reads, decodes and verifies, or returns the error.
+    Undecided,
+}
+
+impl<T> Probe<T> {
+    /// Calls `next` with the item, if it exists.
+    #[inline]
+    pub(crate) fn and_then<U>(self, next: impl FnOnce(T) -> Probe<U>) -> Probe<U> {
+        match self {
+            Probe::Found(found) => next(found),
+            Probe::Absent => Probe::Absent,
+            Probe::Undecided => Probe::Undecided,
+        }
+    }
+}
 
 /// A minishard that the fast path may search: its position, row count and trusted parts. Has at least one row.
 #[derive(Clone, Copy)]
@@ -47,6 +71,26 @@ pub(crate) struct FastMinishard<'a> {
 }
 
 impl ShardReader {
+    /// Returns the value of a key from the minishard that it hashes to: by the fast path, else by the general path.
+    #[inline]
+    pub(crate) fn get(&self, number: MinishardNumber, key: u64) -> Result<Option<Value<'_>>> {
+        match self.probe(number, key) {
+            Probe::Found(value) => Ok(Some(Value::borrowed_from(value))),
+            Probe::Absent => Ok(None),
+            Probe::Undecided => self.lookup(number, key),
+        }
+    }
+
+    /// Returns whether a key exists in the minishard that it hashes to.
+    #[inline]
+    pub(crate) fn contains(&self, number: MinishardNumber, key: u64) -> Result<bool> {
+        match self.probe_key(number, key) {
+            Probe::Found(()) => Ok(true),
+            Probe::Absent => Ok(false),
+            Probe::Undecided => Ok(self.find(number, key)?.is_some()),
+        }
+    }
+
     /// Returns the value of a key from the minishard that it hashes to.
     #[inline]
     pub(crate) fn probe(&self, number: MinishardNumber, key: u64) -> Probe<&[u8]> {
@@ -63,6 +107,13 @@ impl ShardReader {
     #[inline]
     pub(crate) fn prefetch_known(&self, number: MinishardNumber) {
         self.minishard_map.prefetch(number);
+    }
+
+    /// Returns the bytes after the shard index of a raw shard that is mapped or loaded; `None` if lookups may not take
+    /// the fast path.
+    #[inline]
+    pub(crate) fn raw_body(&self) -> Option<&[u8]> {
+        if self.has_fast_path { self.files.main_file.mapped_or_loaded()?.get(to_usize(self.base)..) } else { None }
     }
 
     /// Locates a minishard by the minishard map. Calls `prefetch` with its first cache line before the details are

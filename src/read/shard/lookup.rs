@@ -21,7 +21,6 @@ use crate::ids::MinishardNumber;
 use crate::read::shard::budget::IndexBudget;
 use crate::read::shard::index_cache::{CacheKey, Cached, CachedIndex};
 use crate::read::shard::minishard_map::KnownMinishard;
-use crate::read::shard::probe::Probe;
 use crate::read::shard::reader::{ShardReader, to_usize};
 use crate::read::shard::stored_value::FoundKey;
 use crate::read::shard::value::Value;
@@ -45,26 +44,6 @@ pub(super) struct LocatedIndex<'a> {
 }
 
 impl ShardReader {
-    /// Returns the value of a key from the minishard that it hashes to: by the fast path, else by the general path.
-    #[inline]
-    pub(crate) fn get(&self, number: MinishardNumber, key: u64) -> Result<Option<Value<'_>>> {
-        match self.probe(number, key) {
-            Probe::Found(value) => Ok(Some(Value::borrowed_from(value))),
-            Probe::Absent => Ok(None),
-            Probe::Undecided => self.lookup(number, key),
-        }
-    }
-
-    /// Returns whether a key exists in the minishard that it hashes to.
-    #[inline]
-    pub(crate) fn contains(&self, number: MinishardNumber, key: u64) -> Result<bool> {
-        match self.probe_key(number, key) {
-            Probe::Found(()) => Ok(true),
-            Probe::Absent => Ok(false),
-            Probe::Undecided => Ok(self.find(number, key)?.is_some()),
-        }
-    }
-
     /// Returns the value of a key by the general path.
     #[inline(never)]
     pub(crate) fn lookup(&self, number: MinishardNumber, key: u64) -> Result<Option<Value<'_>>> {
@@ -379,6 +358,7 @@ mod tests {
     use crate::format::spec::Encoding;
     use crate::format::spec::ShardingSpec;
     use crate::ids::ShardNumber;
+    use crate::read::shard::fast_path::Probe;
     use crate::read::shard::files::ShardFiles;
     use crate::read::shard::index_cache::MinishardCache;
     use crate::read::shard::reader::{KnownShard, ReadOptions};

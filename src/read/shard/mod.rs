@@ -4,7 +4,7 @@
 //! module         what it has                  its parts
 //!
 //! handle         the handle of applications   reader, files, value
-//! fast_path      the fast path                minishard_map, probe
+//! fast_path      the fast path                minishard_map, lookup
 //! lookup         the general path             table_file, index_cache, stored_value, preamble, named_ranges
 //! verify         verification of checksums    verification
 //! whole_file     a file against its manifest
@@ -25,7 +25,6 @@ mod lookup;
 mod minishard_map;
 mod named_ranges;
 mod preamble;
-mod probe;
 mod reader;
 mod rows;
 mod stored_pair;
@@ -39,7 +38,7 @@ mod whole_file;
 pub(crate) use budget::{IndexBudget, ValueBudget, most_rows, reserve_rows};
 pub use entries::{Entry, ShardEntries};
 pub(crate) use entry_blocks::EntryBlocks;
-pub(crate) use fast_path::{FastMinishard, prefetch_index};
+pub(crate) use fast_path::{FastMinishard, Probe, prefetch_index};
 pub(crate) use files::ShardFiles;
 pub use handle::Shard;
 pub use index_cache::CacheStats;
@@ -47,7 +46,6 @@ pub(crate) use index_cache::MinishardCache;
 pub(crate) use keys::Pass;
 pub use keys::ShardKeys;
 pub(crate) use named_ranges::{NamedRanges, NamedRangesBuilder};
-pub(crate) use probe::Probe;
 pub(crate) use reader::{KnownShard, ReadOptions, ShardReader};
 pub(crate) use rows::Rows;
 pub(crate) use stored_pair::StoredPair;

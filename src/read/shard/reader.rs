@@ -62,13 +62,13 @@ pub(crate) struct ShardReader {
     pub(crate) spec: ShardingSpec,
     /// `None` for a foreign shard.
     pub(crate) layout: Option<Layout>,
-    files: ShardFiles,
+    pub(super) files: ShardFiles,
     /// The offset in the file with the data to which relative ranges refer: the end of the shard index, or 0 in the
     /// `.data` file of the obsolete pair.
-    base: u64,
+    pub(super) base: u64,
     pub(super) options: ReadOptions,
     /// Whether lookups may take the fast path: indexes and values are raw, in one file that is mapped or loaded.
-    has_fast_path: bool,
+    pub(super) has_fast_path: bool,
     pub(super) minishard_map: MinishardMap,
     pub(super) verification: Verification,
     pub(super) known: KnownShard,
@@ -123,13 +123,6 @@ impl ShardReader {
     /// Returns the offset in the file with the data to which relative ranges refer.
     pub(crate) fn base(&self) -> u64 {
         self.base
-    }
-
-    /// Returns the bytes after the shard index of a raw shard that is mapped or loaded; `None` if lookups may not take
-    /// the fast path.
-    #[inline]
-    pub(crate) fn raw_body(&self) -> Option<&[u8]> {
-        if self.has_fast_path { self.files.main_file.mapped_or_loaded()?.get(to_usize(self.base)..) } else { None }
     }
 
     /// Returns the length of the body: the bytes after the shard index, or the `.data` file of the obsolete pair.
