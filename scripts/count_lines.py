@@ -18,7 +18,7 @@ from pathlib import Path
 from check_layers import ROOT, item_end, load
 
 CRATES = ["src", "cli/src", "python/src", *sorted(str(path.relative_to(ROOT)) for path in Path(ROOT, "crates").glob("*/src"))]
-MOST_LINES = {"src": 21_110, "all": 60_460}
+MOST_LINES = {"src": 21_140, "all": 60_480}
 MOST_LINES_OF_FUNCTION = 50
 
 
