@@ -32,7 +32,10 @@ SPEC = {
 
 @pytest.fixture(scope="module")
 def client() -> Iterator[Any]:
-    with dask.config.set({"distributed.scheduler.allowed-failures": 30}):
+    # By default, a cluster closes a worker for good if it is missing 15 s after its process exited. On a loaded machine a worker
+    # takes longer to restart, and without any worker tasks stay queued forever.
+    settings = {"distributed.scheduler.allowed-failures": 30, "distributed.deploy.lost-worker-timeout": "1h"}
+    with dask.config.set(settings):
         with distributed.LocalCluster(n_workers=8, threads_per_worker=1, processes=True, dashboard_address=None) as cluster:
             with distributed.Client(cluster) as client:
                 yield client
