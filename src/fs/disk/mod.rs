@@ -152,7 +152,7 @@ thread_local! {
 
 /// Runs `work`. If not `durable`, the functions that sync do nothing on this thread until it returns: for a
 /// build that need not survive a crash of the machine. Other threads do not inherit this: one that syncs for this thread
-/// takes over what [`syncs`] returns here.
+/// takes over what `syncs` returns here.
 pub fn with_syncs_if<T>(durable: bool, work: impl FnOnce() -> T) -> T {
     /// Restores the state, also after a panic.
     struct Restore(bool);
