@@ -11,11 +11,11 @@ use crate::entry;
 use crate::failure::{Failure, Result};
 use crate::printable::word;
 
-/// Bytes of manifests that are compared: more than two of one store have in common.
-const MANIFEST_HEAD: u64 = 16 << 20;
+/// Maximum length of a manifest in bytes.
+const MANIFEST_BYTES: u64 = 256 << 20;
 
-/// Bytes of a history of the most lines.
-const HISTORY_HEAD: u64 = 15_000;
+/// Maximum length of a history in bytes.
+const HISTORY_BYTES: u64 = 15_000;
 
 /// The failure of opening `path` as a database: what was expected, what is there, and what to do.
 pub(crate) fn failure(path: &Path) -> Failure {
@@ -98,10 +98,10 @@ fn last_generation(path: &Path) -> Result<Option<String>> {
         }
     }
     complete.sort_unstable();
-    let manifest = |directory: &str| head(&path.join(directory).join("manifest.json"), MANIFEST_HEAD);
+    let manifest = |directory: &str| head(&path.join(directory).join("manifest.json"), MANIFEST_BYTES);
     let copied = manifest("current");
     let is_copied = |id: &GenerationId| copied.is_some() && manifest(&id.to_string()) == copied;
-    let history = head(&path.join("history"), HISTORY_HEAD).and_then(|bytes| String::from_utf8(bytes).ok());
+    let history = head(&path.join("history"), HISTORY_BYTES).and_then(|bytes| String::from_utf8(bytes).ok());
     let mut history = history.iter().flat_map(|history| history.lines()).filter_map(|line| line.parse().ok());
     let last = history.rfind(|id| complete.contains(id));
     let found = complete.iter().rev().copied().find(is_copied).or(last).or(complete.last().copied());

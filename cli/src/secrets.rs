@@ -12,9 +12,9 @@ use std::sync::{Mutex, MutexGuard};
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use sharddb::internal::lock;
 
 use crate::url_text::{decoded, is_container};
-use sharddb::internal::lock;
 
 /// What a message shows in place of a secret.
 const HIDDEN: &str = "[hidden]";

@@ -62,7 +62,7 @@ impl UpdateOptions {
         self
     }
 
-    /// Sets the number of threads, at least 1, like [`BuildOptions::threads`].
+    /// Sets the number of threads, like [`BuildOptions::threads`].
     pub fn threads(&mut self, threads: usize) -> &mut UpdateOptions {
         self.build.threads(threads);
         self

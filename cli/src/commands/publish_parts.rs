@@ -96,7 +96,7 @@ impl Args {
             return Err(Failure::usage("--dir is for local stores: the spills of a store at a URL are next to it"));
         }
         let (spills, parts) = (receipts::read(&self.spills)?, receipts::read(&self.parts)?);
-        let keys: u64 = parts.iter().map(PartReceipt::keys).sum();
+        let keys = parts.iter().map(PartReceipt::keys).fold(0, u64::saturating_add);
         let has_keys = || remote.as_ref().map_or_else(|| has_keys(&self.store), RemoteStore::may_have_keys);
         self.allow_empty.check_replaced(keys, "the parts", &self.store.display().to_string(), has_keys)?;
         let mut options = self.options()?;

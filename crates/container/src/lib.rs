@@ -129,7 +129,7 @@ pub trait Container: sealed::Sealed + Send + Sync {
     ///
     /// # Errors
     ///
-    /// `Io`, `InvalidSpec` if the attributes of a bcolz array cannot be read.
+    /// `Io`, `InvalidSpec`, `TooLarge` if the attributes of a bcolz array cannot be read.
     fn preserved(&self) -> Result<Option<(&'static str, String)>> {
         Ok(None)
     }

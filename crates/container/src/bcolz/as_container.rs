@@ -102,12 +102,12 @@ fn preserved_array(array: &BcolzArray) -> Result<String> {
         let checksum = |part: &Part| part.file.header().checksum().as_str();
         files = parts.map(|part| json!({"nchunks": nchunks(part), "checksum": checksum(part)})).collect();
     }
-    // the text is written back: as JSON, NaN would be a string, and long numbers would be rounded
-    let (attributes, path) = (array.attributes()?.into_json(), array.attributes_path());
-    let text = if entry::exists(&path)? { Some(read_text(&path)?) } else { None };
+    // the text, which is written back: as JSON, NaN would be a string, and long numbers would be rounded
+    array.attributes()?;
+    let path = array.attributes_path();
+    let attributes = if entry::exists(&path)? { Json::from(read_text(&path)?) } else { json!({}) };
     Ok(json!({
-        "layout": array.layout.as_str(), "storage": storage, "sizes": sizes,
-        "attributes": attributes, "attributes_text": text, "superchunks": files,
+        "layout": array.layout.as_str(), "storage": storage, "sizes": sizes, "attributes": attributes, "superchunks": files,
     })
     .to_string())
 }

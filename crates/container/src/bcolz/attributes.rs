@@ -46,11 +46,11 @@ impl Attributes {
 
     /// Returns all attributes as the text of one JSON object.
     pub fn to_json(&self) -> String {
-        Json::Object(self.0.members().clone()).to_string()
+        self.to_value().to_string()
     }
 
-    pub(super) fn into_json(self) -> Json {
-        Json::Object(self.0.into_members())
+    pub(super) fn to_value(&self) -> Json {
+        Json::Object(self.0.members().clone())
     }
 
     /// Sets an attribute to a value, given as JSON text: `23.5`, `"text"`, `[1, 2]`.

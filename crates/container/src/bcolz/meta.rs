@@ -117,7 +117,16 @@ impl MetaFile {
     ///
     /// `Io`; `InvalidSpec` if it is not an object; `TooLarge`.
     pub(super) fn read(path: PathBuf) -> Result<MetaFile> {
-        let members = read_members(&path).map_err(|error| error.at_path(&path))?;
+        MetaFile::read_by(parse, path)
+    }
+
+    fn read_by(parse: fn(&str) -> Result<Value>, path: PathBuf) -> Result<MetaFile> {
+        let members = read_text(&path).and_then(|text| match parse(&text)? {
+            Value::Object(members) => Ok(members),
+            Value::Null => Ok(Map::new()),
+            _ => Err(Error::invalid_spec("expected named members in a meta file, found none")),
+        });
+        let members = members.map_err(|error| error.at_path(&path))?;
         Ok(MetaFile { path, members })
     }
 
@@ -135,9 +144,7 @@ impl MetaFile {
         if !entry::exists(&path)? {
             return Ok(MetaFile::new(path));
         }
-        let members = read_text(&path).and_then(|text| members(parse_exactly(&text)?));
-        let members = members.map_err(|error| error.at_path(&path))?;
-        Ok(MetaFile { path, members })
+        MetaFile::read_by(parse_exactly, path)
     }
 
     /// Writes the file, replacing the old one.
@@ -157,10 +164,6 @@ impl MetaFile {
 
     pub(super) fn members(&self) -> &Map<String, Value> {
         &self.members
-    }
-
-    pub(super) fn into_members(self) -> Map<String, Value> {
-        self.members
     }
 
     pub(super) fn set(&mut self, name: &str, value: Value) {
@@ -272,18 +275,6 @@ pub(super) fn meta_path(root: &Path, name: &str) -> PathBuf {
 pub(super) fn is_plain_name(name: &str) -> bool {
     let mut components = Path::new(name).components();
     matches!(components.next(), Some(std::path::Component::Normal(only)) if only == name) && components.next().is_none()
-}
-
-fn read_members(path: &Path) -> Result<Map<String, Value>> {
-    members(parse(&read_text(path)?)?)
-}
-
-fn members(value: Value) -> Result<Map<String, Value>> {
-    match value {
-        Value::Object(members) => Ok(members),
-        Value::Null => Ok(Map::new()),
-        _ => Err(Error::invalid_spec("expected named members in a meta file, found none")),
-    }
 }
 
 /// Errors: `Io`; `TooLarge`; `InvalidSpec` if it is not UTF-8.

@@ -129,7 +129,7 @@ impl<'a> Conversion<'a> {
             "shape": array.shape(),
             "data_type": self.data_type,
             "fill_value": self.fill_value(),
-            "attributes": Attributes::read_exactly(array.attributes_path())?.into_json(),
+            "attributes": Attributes::read_exactly(array.attributes_path())?.to_value(),
             "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": chunk_shape(shard_rows)}},
             "chunk_key_encoding": {"name": "default", "configuration": {"separator": "/"}},
             "codecs": [{"name": "sharding_indexed", "configuration": {
