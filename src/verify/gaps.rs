@@ -13,7 +13,7 @@ use crate::verify::shard::ShardVerifier;
 impl ShardVerifier<'_> {
     /// Verifies that no bytes are named twice, and the lengths and contents of gaps.
     pub(super) fn verify_extents(&mut self) {
-        let extents = std::mem::take(&mut self.extents).into_sorted();
+        let extents = std::mem::take(&mut self.state.extents).into_sorted();
         let index = ByteRange { start: 0, end: self.shard.base() };
         let shard_index = Extent::new(ExtentKind::ShardIndex, MinishardNumber(0), 0, index);
         let (mut furthest, mut last) = (shard_index, shard_index);
@@ -59,7 +59,7 @@ impl ShardVerifier<'_> {
 
     fn verify_gap(&mut self, previous: &Extent, next: Option<Extent>, unnamed: &mut Unnamed) {
         let end = next.map_or(self.shard.files().data_len(), |extent| extent.start);
-        if end <= previous.end || !self.knows_all_extents {
+        if end <= previous.end || self.state.lost_extents {
             return;
         }
         let gap = Gap { range: ByteRange { start: previous.end, end }, previous: *previous, next };

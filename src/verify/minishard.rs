@@ -19,8 +19,8 @@ impl ShardVerifier<'_> {
             return;
         }
         let gzip_gap_start = self.gzip_gap_start.take(); // remains `None` if this index cannot be read
-        if let Err(error) = self.index_budget.take(self.shard.files().data_len(), number, range) {
-            self.is_over_budget = true;
+        if let Err(error) = self.state.index_budget.take(self.shard.files().data_len(), number, range) {
+            self.state.is_over_budget = true;
             return self.report_with_lost_extents(FindingKind::IndexOverlap, error.at_minishard(number));
         }
         self.count_read(range.len());
@@ -34,21 +34,21 @@ impl ShardVerifier<'_> {
         if !self.charge_shared(|shared| shared.take_rows(rows)) {
             return;
         }
-        let ids = match self.extents.reserve(rows, shard.files().data_len()).and_then(|()| ids(index)) {
+        let ids = match self.state.extents.reserve(rows, shard.files().data_len()).and_then(|()| ids(index)) {
             Ok(ids) => ids,
             Err(error) => {
-                self.is_over_budget = true;
+                self.state.is_over_budget = true;
                 return self.report_bad_index(number, range, error);
             }
         };
-        self.keys += rows;
+        self.state.keys += rows;
         self.report.keys += rows;
         if let Err(error) = shard.compare_index_check(number, &stored) {
             // continues, because findings about the rows show what is damaged
             self.report_finding(FindingKind::IndexCheck, error.at_minishard(number));
         }
         let checks_end = range.end + ChecksPlace::total_len(rows, shard.layout.unwrap_or_default());
-        self.extents.push_index(number, ByteRange { start: range.start, end: checks_end });
+        self.state.extents.push_index(number, ByteRange { start: range.start, end: checks_end });
         self.gzip_gap_start = Some(checks_end.next_multiple_of(MINISHARD_ALIGNMENT));
         if self.sums_keys {
             ids.iter().for_each(|key| self.report.key_sum.add(*key));
@@ -100,12 +100,12 @@ impl ShardVerifier<'_> {
         {
             // `ids` is not empty: `common_location` returned a location
             let first = ids.first().copied().unwrap_or_default();
-            return self.misplaced.add_wrong_slot(here.minishard, other.minishard, first, ids.len() as u64);
+            return self.state.misplaced.add_wrong_slot(here.minishard, other.minishard, first, ids.len() as u64);
         }
         for id in ids {
             let location = self.shard.spec.route(*id);
             if location != here {
-                self.misplaced.add(here.minishard, *id, location.shard);
+                self.state.misplaced.add(here.minishard, *id, location.shard);
             }
         }
     }
@@ -119,9 +119,9 @@ impl ShardVerifier<'_> {
 
     /// Reports the misplaced keys of the shard: their common cause, or each of them.
     pub(super) fn report_misplaced(&mut self) {
-        let misplaced = std::mem::take(&mut self.misplaced);
+        let misplaced = std::mem::take(&mut self.state.misplaced);
         let (spec, number) = (self.shard.spec, self.shard.number);
-        if let Some((kind, error)) = misplaced.cause(&spec, number, self.keys) {
+        if let Some((kind, error)) = misplaced.cause(&spec, number, self.state.keys) {
             return self.report_finding(kind, error);
         }
         for slot in &misplaced.wrong_slots {
@@ -171,7 +171,7 @@ impl ShardVerifier<'_> {
         };
         // values that overlap may add up to more than any file
         self.report.value_bytes = self.report.value_bytes.saturating_add(range.len());
-        self.extents.push_value(number, row.id, range);
+        self.state.extents.push_value(number, row.id, range);
         self.verify_alignment(number, row, range);
         if self.reaches(VerifyLevel::Data) {
             let gap = self.has_preamble_checks().then(|| preamble_gap(range, gap_start));
@@ -188,9 +188,9 @@ impl ShardVerifier<'_> {
         let gap_len = gap.as_ref().and_then(|gap| gap.as_ref().ok()).map_or(0, |gap| gap.len());
         let bytes = range.len().saturating_add(gap_len);
         let is_within = self.charge_shared(|shared| shared.take_value(bytes))
-            && self.value_budget.take(self.shard.files().data_len(), bytes);
+            && self.state.value_budget.take(self.shard.files().data_len(), bytes);
         self.unread_values += u64::from(!is_within);
-        self.is_over_budget |= !is_within;
+        self.state.is_over_budget |= !is_within;
         is_within
     }
 

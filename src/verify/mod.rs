@@ -24,7 +24,6 @@ mod misplaced;
 mod range_state;
 mod report;
 mod shard;
-mod steps;
 mod team;
 mod window;
 

@@ -7,14 +7,17 @@ use crate::verify::extents::Extents;
 use crate::verify::misplaced::Misplaced;
 
 /// What the verification of a range leaves to that of the shard.
+#[derive(Default)]
 pub(super) struct RangeState {
     pub(super) extents: Extents,
-    pub(super) knows_all_extents: bool,
+    /// Whether an index was not read or a range in one is not valid. Then the gaps are not known.
+    pub(super) lost_extents: bool,
+    /// Number of keys in the minishard indexes that could be read.
     pub(super) keys: u64,
     pub(super) misplaced: Misplaced,
     pub(super) index_budget: IndexBudget,
     pub(super) value_budget: ValueBudget,
-    /// Whether a budget was exceeded.
+    /// Whether something was not read because a budget did not allow it.
     pub(super) is_over_budget: bool,
 }
 

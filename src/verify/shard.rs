@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::checksum::Checksum;
@@ -10,15 +11,35 @@ use crate::format::manifest::{self, ShardRecord};
 use crate::format::shard_index::ShardIndexEntry;
 use crate::ids::MinishardNumber;
 use crate::read::generation::Generation;
-use crate::read::shard::{EntryBlocks, IndexBudget, ShardReader, Summed, ValueBudget};
+use crate::read::shard::{EntryBlocks, ShardReader, Summed, ValueBudget};
+use crate::threads::progress::Progress;
 use crate::verify::VerifyLevel;
-use crate::verify::extents::Extents;
 use crate::verify::finding::FindingKind;
-use crate::verify::misplaced::Misplaced;
 use crate::verify::range_state::{RangeState, SharedBudget};
 use crate::verify::report::VerifyReport;
-use crate::verify::steps::Steps;
 use crate::verify::window::Window;
+
+/// Counts what is verified of a shard: up to `total`, so that the counts of all shards add up to that of the
+/// verification.
+#[derive(Clone, Copy)]
+pub(super) struct Steps<'a> {
+    pub(super) progress: &'a Progress,
+    pub(super) counted: &'a AtomicU64,
+    pub(super) total: u64,
+}
+
+impl Steps<'_> {
+    pub(super) fn add(self, bytes: u64) {
+        let add = |counted: u64| Some(counted.saturating_add(bytes).min(self.total));
+        let before = self.counted.fetch_update(Ordering::Relaxed, Ordering::Relaxed, add).unwrap_or(self.total);
+        self.progress.add(bytes.min(self.total - before));
+    }
+
+    /// Errors: `Cancelled`. The rest of the shard may be left out then: nobody sees the report.
+    pub(super) fn check(self) -> Result<()> {
+        self.progress.check()
+    }
+}
 
 /// The walk over one shard.
 pub(super) struct ShardVerifier<'a> {
@@ -29,25 +50,17 @@ pub(super) struct ShardVerifier<'a> {
     pub(super) body_window: Window<'a>,
     /// For checks, which are not adjacent to the values: one window for both would move twice per value.
     pub(super) checks_window: Window<'a>,
-    pub(super) extents: Extents,
-    /// Whether every index was read and every range in them is valid. Only then are the gaps known.
-    pub(super) knows_all_extents: bool,
     /// In a native shard with gzip indexes: where the gap before the first value of the next minishard begins, which is
     /// the end of the previous minishard, rounded up. Native shards store minishards in ascending order. `None` if the
     /// previous one could not be read. Not used for raw indexes, since the gap then begins after the checks of the same
     /// minishard.
     pub(super) gzip_gap_start: Option<u64>,
-    /// Number of keys in the minishard indexes that could be read.
-    pub(super) keys: u64,
-    pub(super) misplaced: Misplaced,
-    pub(super) index_budget: IndexBudget,
-    pub(super) value_budget: ValueBudget,
+    /// What was found in the minishards so far.
+    pub(super) state: RangeState,
     /// Number of values that were not read because `value_budget` did not allow it.
     pub(super) unread_values: u64,
     /// Whether the keys are compared with a key file.
     pub(super) sums_keys: bool,
-    /// Whether something was not read because a budget did not allow it.
-    pub(super) is_over_budget: bool,
     /// The budget of all ranges of the shard; `None` for a whole shard.
     pub(super) shared_budget: Option<&'a SharedBudget>,
     /// The directory of the generation.
@@ -70,16 +83,10 @@ impl<'a> ShardVerifier<'a> {
             report,
             body_window: Window::new(shard),
             checks_window: Window::new(shard),
-            extents: Extents::default(),
-            knows_all_extents: true,
             gzip_gap_start: Some(shard.base().next_multiple_of(MINISHARD_ALIGNMENT)),
-            keys: 0,
-            misplaced: Misplaced::default(),
-            index_budget: IndexBudget::default(),
-            value_budget: ValueBudget::default(),
+            state: RangeState::default(),
             unread_values: 0,
             sums_keys: generation.manifest().is_some_and(|manifest| manifest.auxiliary(manifest::KEYS).is_some()),
-            is_over_budget: false,
             shared_budget: None,
             directory: generation.directory(),
             record: generation.manifest().and_then(|manifest| manifest.shard(shard.number)).copied(),
@@ -112,28 +119,21 @@ impl<'a> ShardVerifier<'a> {
     ) -> RangeState {
         self.shared_budget = Some(shared_budget);
         self.verify_entries(EntryBlocks::over(minishards));
-        RangeState {
-            extents: self.extents,
-            knows_all_extents: self.knows_all_extents,
-            keys: self.keys,
-            misplaced: self.misplaced,
-            index_budget: self.index_budget,
-            value_budget: self.value_budget,
-            is_over_budget: self.is_over_budget,
-        }
+        self.state
     }
 
     /// Adds what the verification of the next range found. Returns false if a budget is exceeded, so that a verification
     /// of the whole shard would have other findings.
     pub(super) fn absorb_range(&mut self, range: RangeState) -> bool {
         let len = self.shard.files().data_len();
-        self.knows_all_extents &= range.knows_all_extents;
-        self.keys += range.keys;
-        self.misplaced.append(range.misplaced);
+        let state = &mut self.state;
+        state.lost_extents |= range.lost_extents;
+        state.keys += range.keys;
+        state.misplaced.append(range.misplaced);
         !range.is_over_budget
-            && self.index_budget.add(range.index_budget, len)
-            && self.value_budget.add(range.value_budget, len)
-            && self.extents.append(range.extents, len)
+            && state.index_budget.add(range.index_budget, len)
+            && state.value_budget.add(range.value_budget, len)
+            && state.extents.append(range.extents, len)
     }
 
     /// Verifies what depends on all minishards: misplaced keys, overlaps, gaps, counts.
@@ -174,14 +174,14 @@ impl<'a> ShardVerifier<'a> {
 
     /// Like `report_finding`, for an error after which some byte ranges are unknown.
     pub(super) fn report_with_lost_extents(&mut self, rule: FindingKind, error: Error) {
-        self.knows_all_extents = false;
+        self.state.lost_extents = true;
         self.report_finding(rule, error);
     }
 
     /// Charges the budget that all ranges of the shard share. Returns false if it is exceeded.
     pub(super) fn charge_shared(&mut self, take: impl FnOnce(&SharedBudget) -> bool) -> bool {
-        self.is_over_budget |= !self.shared_budget.is_none_or(take);
-        self.shared_budget.is_none() || !self.is_over_budget
+        self.state.is_over_budget |= !self.shared_budget.is_none_or(take);
+        self.shared_budget.is_none() || !self.state.is_over_budget
     }
 
     /// Adds to `bytes_read` of the report.
@@ -280,7 +280,7 @@ impl<'a> ShardVerifier<'a> {
             }
             Ok(None) => self.verify_empty_entry(number, entry),
             Err(error) => {
-                (self.knows_all_extents, self.gzip_gap_start) = (false, None);
+                (self.state.lost_extents, self.gzip_gap_start) = (true, None);
                 self.report_in_entry(FindingKind::BadShardIndexEntry, number, error);
             }
         }
@@ -288,7 +288,7 @@ impl<'a> ShardVerifier<'a> {
 
     /// Reports that the entries from minishard `first` on cannot be read.
     fn report_short_shard_index(&mut self, first: MinishardNumber, error: Error) {
-        self.knows_all_extents = false;
+        self.state.lost_extents = true;
         // drops the path of a `Corrupt` error, which for the obsolete pair is that of the data file, because
         // `report_in_entry` does not replace a path
         let error = match error.kind() {
@@ -326,8 +326,8 @@ impl<'a> ShardVerifier<'a> {
 
     fn verify_key_count(&mut self) {
         let Some(record) = self.record else { return };
-        if self.knows_all_extents && self.keys != record.keys {
-            let message = format!("expected {} keys as the manifest says, found {}", record.keys, self.keys);
+        if !self.state.lost_extents && self.state.keys != record.keys {
+            let message = format!("expected {} keys as the manifest says, found {}", record.keys, self.state.keys);
             self.report_finding(FindingKind::WrongCount, Error::corrupt(message));
         }
     }

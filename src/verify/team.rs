@@ -1,24 +1,18 @@
-//! The team that verifies all shards. The report is the same with any number of threads: the same findings in the same
-//! order.
+//! Verifies all shards. The report is the same with any number of threads: the same findings in the same order.
 //!
 //! ```text
-//! a shard     its checksums; its minishards, in up to a few ranges per thread      any thread, in the order of the shards
-//!             what needs all ranges: misplaced keys, overlaps, gaps, counts        the thread that ends the last job
+//! a shard     its checksums; its minishards, in up to a few ranges per thread      jobs, in the order of the shards
+//!             what needs all ranges: misplaced keys, overlaps, gaps, counts        with the job that ends last
 //! all shards  reports, in the order of the shards                                  the calling thread
 //! ```
-//!
-//! The calling thread does all jobs itself if it is the only one, and none otherwise.
 //!
 //! A range has budgets of its own. If those of all ranges together exceed the budgets of the shard, which only ranges
 //! that overlap do, the shard is verified again as a whole, so that the findings do not depend on the division.
 
-use std::collections::VecDeque;
 use std::num::NonZero;
-use std::ops::Range;
-use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::thread;
+use std::ops::{ControlFlow, Range};
+use std::sync::atomic::AtomicU64;
+use std::sync::{Arc, Mutex};
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::locks::lock;
@@ -26,14 +20,13 @@ use crate::format::spec::Encoding;
 use crate::ids::{MinishardNumber, ShardNumber};
 use crate::read::generation::Generation;
 use crate::read::shard::{Pass, Shard};
+use crate::threads::in_order::in_order;
 use crate::threads::progress::Progress;
 use crate::verify::VerifyLevel;
 use crate::verify::directory::Listing;
-use crate::verify::range_state::RangeState;
-use crate::verify::range_state::SharedBudget;
+use crate::verify::range_state::{RangeState, SharedBudget};
 use crate::verify::report::VerifyReport;
-use crate::verify::shard::ShardVerifier;
-use crate::verify::steps::Steps;
+use crate::verify::shard::{ShardVerifier, Steps};
 
 /// Lower bound on the bytes of a shard file per range.
 const BYTES_PER_RANGE: u64 = 4 << 10;
@@ -41,8 +34,8 @@ const BYTES_PER_RANGE: u64 = 4 << 10;
 /// Upper bound on the ranges of a shard, per thread.
 const RANGES_PER_THREAD: u64 = 4;
 
-/// Upper bound on the shards that are begun and not yet in the report, per thread. It bounds the findings in memory.
-const SHARDS_PER_THREAD: usize = 4;
+/// Upper bound on the reports of shards that wait for those before them, per thread. It bounds the findings in memory.
+const REPORTS_PER_THREAD: usize = 4;
 
 /// Verifies all shards, and adds their reports to `report`.
 ///
@@ -56,28 +49,26 @@ pub(super) fn verify_shards(
     report: &mut VerifyReport,
     progress: &Progress,
 ) -> Result<()> {
-    let team = Team::new(generation, listing, threads, report.level, progress);
-    if threads.get() == 1 {
-        return team.work_alone(report);
-    }
-    thread::scope(|scope| {
-        let start = |_: &usize| thread::Builder::new().spawn_scoped(scope, || team.work()).is_ok();
-        if (0..threads.get()).take_while(start).count() == 0 {
-            return team.work_alone(report);
-        }
-        let _end = End(&team); // also after an error: the threads would wait for ever
-        team.collect(report)
-    })
-}
-
-/// Ends the threads when it is dropped.
-struct End<'a, 'b>(&'a Team<'b>);
-
-impl Drop for End<'_, '_> {
-    fn drop(&mut self) {
-        self.0.queue().stop = true;
-        self.0.changed.notify_all();
-    }
+    let team = Team { generation, listing, threads, level: report.level, progress };
+    let mut jobs = generation.shard_numbers().flat_map(|number| team.jobs_of(number));
+    let outcome = in_order(
+        threads,
+        threads.get().saturating_mul(REPORTS_PER_THREAD),
+        || progress.check().ok().and_then(|()| jobs.next()),
+        |job: Job, emit| {
+            if let Some(of_shard) = team.perform(&job) {
+                _ = emit(of_shard, 1);
+            }
+        },
+        |of_shard: Result<VerifyReport>| match of_shard {
+            Ok(of_shard) => {
+                report.absorb(of_shard);
+                ControlFlow::Continue(())
+            }
+            Err(error) => ControlFlow::Break(error),
+        },
+    )?;
+    outcome.break_value().map_or_else(|| progress.check(), Err)
 }
 
 /// What the threads share.
@@ -86,178 +77,66 @@ struct Team<'a> {
     listing: &'a Listing,
     threads: NonZero<usize>,
     level: VerifyLevel,
-    queue: Mutex<Queue>,
-    /// Notified when a shard is verified, is in the report, or when the work ends.
-    changed: Condvar,
     progress: &'a Progress,
 }
 
-struct Queue {
-    /// The shards that are not begun.
-    numbers: std::vec::IntoIter<ShardNumber>,
-    /// The shard whose jobs are being taken.
-    current: Option<Arc<ShardWork>>,
-    /// The shards that are begun and not in the report, in order.
-    begun: VecDeque<Arc<ShardWork>>,
-    stop: bool,
+/// A part of the work on one shard.
+struct Job {
+    work: Arc<ShardWork>,
+    number: usize,
+    part: Part,
+}
+
+#[derive(Clone)]
+enum Part {
+    /// All of a shard that is not divided.
+    Whole,
+    /// What does not depend on minishards.
+    Checksums,
+    Range(Range<MinishardNumber>),
 }
 
 /// The work on one shard.
 struct ShardWork {
-    shard: Option<Shard>,
-    /// The ranges of minishards; empty if the shard is verified as a whole.
-    ranges: Vec<Range<MinishardNumber>>,
-    next_job: AtomicU64,
-    state: Mutex<State>,
+    /// The shard; `None` if the generation lists it and does not have it.
+    shard: Result<Option<Shard>>,
+    number: ShardNumber,
+    /// What the jobs of a divided shard found, in order; `None` for a job that is not over.
+    outcomes: Mutex<Vec<Option<Outcome>>>,
     budget: SharedBudget,
     /// Bytes of progress that are counted, at most `total`.
     counted: AtomicU64,
     total: u64,
 }
 
-struct State {
-    /// The outcome of each job, in order.
-    outcomes: Vec<Option<Outcome>>,
-    left: usize,
-    /// The report of the shard.
-    report: Option<Result<VerifyReport>>,
-}
-
-/// What a job found.
+/// What a job of a divided shard found.
 struct Outcome {
     report: VerifyReport,
     range: Option<RangeState>,
 }
 
-impl<'a> Team<'a> {
-    fn new(
-        generation: &'a Generation,
-        listing: &'a Listing,
-        threads: NonZero<usize>,
-        level: VerifyLevel,
-        progress: &'a Progress,
-    ) -> Team<'a> {
-        let numbers = generation.shard_numbers().collect::<Vec<_>>().into_iter();
-        let queue = Queue { numbers, current: None, begun: VecDeque::new(), stop: false };
-        Team { generation, listing, threads, level, queue: Mutex::new(queue), changed: Condvar::new(), progress }
-    }
-
-    fn queue(&self) -> MutexGuard<'_, Queue> {
-        lock(&self.queue)
-    }
-
-    /// Adds the reports of all shards to `report`, in order.
-    fn collect(&self, report: &mut VerifyReport) -> Result<()> {
-        let mut queue = self.queue();
-        loop {
-            self.progress.check()?;
-            let Some(first) = queue.begun.front() else {
-                if queue.numbers.len() == 0 {
-                    return Ok(());
-                }
-                queue = self.wait(queue);
-                continue;
-            };
-            let finished = first.state().report.take();
-            let Some(of_shard) = finished else {
-                queue = self.wait(queue);
-                continue;
-            };
-            queue.begun.pop_front();
-            drop(queue);
-            self.changed.notify_all();
-            report.absorb(of_shard?);
-            queue = self.queue();
-        }
-    }
-
-    fn wait<'q>(&self, queue: MutexGuard<'q, Queue>) -> MutexGuard<'q, Queue> {
-        self.changed.wait(queue).unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Does all jobs on the calling thread.
-    fn work_alone(&self, report: &mut VerifyReport) -> Result<()> {
-        while let Some((work, job)) = self.next_job() {
-            self.perform(&work, job);
-            self.progress.check()?;
-            let finished = work.state().report.take();
-            if let Some(of_shard) = finished {
-                self.queue().begun.pop_front();
-                report.absorb(of_shard?);
-            }
-        }
-        Ok(())
-    }
-
-    /// Does jobs until there are none.
-    fn work(&self) {
-        while let Some((work, job)) = self.next_job() {
-            let done = catch_unwind(AssertUnwindSafe(|| self.perform(&work, job)));
-            if let Err(panic) = done {
-                work.state().report = Some(Err(Error::panicked("a thread of the verification", &*panic)));
-            }
-            drop(self.queue()); // so that the calling thread is not between its look at the shard and its wait
-            self.changed.notify_all();
-        }
-    }
-
-    fn next_job(&self) -> Option<(Arc<ShardWork>, usize)> {
-        let mut queue = self.queue();
-        loop {
-            if queue.stop {
-                return None;
-            }
-            if let Some(work) = &queue.current {
-                if let Some(job) = work.take_job() {
-                    return Some((work.clone(), job));
-                }
-                queue.current = None;
-            }
-            if queue.begun.len() >= self.threads.get().saturating_mul(SHARDS_PER_THREAD) {
-                queue = self.wait(queue);
-                continue;
-            }
-            let number = queue.numbers.next()?;
-            let work = Arc::new(self.open(number));
-            queue.begun.push_back(work.clone());
-            queue.current = Some(work);
-        }
-    }
-
+impl Team<'_> {
     /// Opens a shard and divides it.
-    fn open(&self, number: ShardNumber) -> ShardWork {
-        let total = self.listing.bytes_to_verify(self.generation, number, self.level);
-        let (shard, ranges, report) = match self.generation.open_shard_apart(number) {
-            Ok(Some(shard)) => {
-                let ranges = self.ranges_of(&shard);
-                (Some(shard), ranges, None)
-            }
-            Ok(None) => (None, Vec::new(), Some(Err(no_slot(number)))),
-            Err(error) if error.kind() == ErrorKind::GenerationGone => (None, Vec::new(), Some(Err(error))),
-            Err(error) => {
-                let mut report = VerifyReport::new(self.level);
-                report.add(self.listing.kind_of_open_error(self.generation, number, &error), error);
-                (None, Vec::new(), Some(Ok(report)))
-            }
-        };
-        let jobs = 1 + ranges.len();
-        let data_len = shard.as_ref().map_or(0, |shard| shard.reader().files().data_len());
-        ShardWork {
-            shard,
-            ranges,
-            next_job: AtomicU64::new(0),
-            budget: SharedBudget::new(data_len),
-            state: Mutex::new(State { outcomes: (0..jobs).map(|_| None).collect(), left: jobs, report }),
+    fn jobs_of(&self, number: ShardNumber) -> impl Iterator<Item = Job> + use<> {
+        let shard = self.generation.open_shard_apart(number);
+        let opened = shard.as_ref().ok().and_then(Option::as_ref);
+        let parts = opened.map_or_else(|| vec![Part::Whole], |shard| self.parts_of(shard));
+        let work = Arc::new(ShardWork {
+            number,
+            outcomes: Mutex::new(parts.iter().map(|_| None).collect()),
+            budget: SharedBudget::new(opened.map_or(0, |shard| shard.reader().files().data_len())),
             counted: AtomicU64::new(0),
-            total,
-        }
+            total: self.listing.bytes_to_verify(self.generation, number, self.level),
+            shard,
+        });
+        parts.into_iter().enumerate().map(move |(number, part)| Job { work: work.clone(), number, part })
     }
 
-    /// Returns the ranges of minishards into which a shard is divided; empty if it is not.
+    /// Returns the parts into which a shard is divided.
     ///
     /// A shard with gzip indexes and preambles is not divided: the preamble of the first value of a minishard begins where
     /// the minishard before ends.
-    fn ranges_of(&self, shard: &Shard) -> Vec<Range<MinishardNumber>> {
+    fn parts_of(&self, shard: &Shard) -> Vec<Part> {
         let reader = shard.reader();
         let needs_order = reader.spec.minishard_index_encoding() == Encoding::Gzip
             && reader.layout.is_some_and(|layout| layout.preambles);
@@ -267,112 +146,98 @@ impl<'a> Team<'a> {
         let most = RANGES_PER_THREAD.saturating_mul(self.threads.get() as u64);
         let ranges = (shard.file_bytes() / BYTES_PER_RANGE).min(most).min(minishards);
         if !is_divisible || ranges < 2 || self.threads.get() == 1 {
-            return Vec::new();
+            return vec![Part::Whole];
         }
         let bound = |at: u64| {
             let minishard = u128::from(minishards) * u128::from(at) / u128::from(ranges);
             MinishardNumber(u64::try_from(minishard).unwrap_or(u64::MAX))
         };
-        (0..ranges).map(|at| bound(at)..bound(at + 1)).collect()
+        let ranges = (0..ranges).map(|at| Part::Range(bound(at)..bound(at + 1)));
+        [Part::Checksums].into_iter().chain(ranges).collect()
     }
 
-    /// Does one job of a shard, and after the last one the rest.
-    fn perform(&self, work: &ShardWork, job: usize) {
-        let steps = work.steps(self.progress);
-        let Some(shard) = &work.shard else { return steps.add(work.total) };
-        // with positioned reads a handle reads ahead for one walk
-        let own = if shard.reader().is_mapped_or_loaded() || work.ranges.is_empty() {
-            None
-        } else {
-            self.generation.open_shard_apart(shard.number()).ok().flatten()
+    /// Does a job. Returns the report of the shard if this was the last job of it.
+    fn perform(&self, job: &Job) -> Option<Result<VerifyReport>> {
+        let work = &*job.work;
+        let report = match &work.shard {
+            Ok(Some(shard)) => Ok(self.perform_on(shard, job)?),
+            Ok(None) => Err(Error::internal("a shard number of the generation has no slot").at_shard(work.number)),
+            Err(error) if error.kind() == ErrorKind::GenerationGone => Err(error.clone()),
+            Err(error) => {
+                let mut report = VerifyReport::new(self.level);
+                let kind = self.listing.kind_of_open_error(self.generation, work.number, error);
+                report.add(kind, error.clone());
+                Ok(report)
+            }
         };
+        self.steps(work).add(work.total);
+        Some(report)
+    }
+
+    fn perform_on(&self, shard: &Shard, job: &Job) -> Option<VerifyReport> {
+        let work = &*job.work;
+        // with positioned reads a handle reads ahead for one walk
+        let shares = shard.reader().is_mapped_or_loaded() || matches!(job.part, Part::Whole);
+        let own = if shares { None } else { self.generation.open_shard_apart(shard.number()).ok().flatten() };
         let shard = own.as_ref().unwrap_or(shard);
         let _pass = Pass::new(shard);
-        let outcome = match work.ranges.get(job.wrapping_sub(1)) {
-            None if work.ranges.is_empty() => Outcome { report: self.verify_whole(shard, steps), range: None },
-            None => self.verify_checksums(shard, steps),
-            Some(range) => self.verify_range(work, shard, range.clone(), steps),
-        };
-        let finished = {
-            let mut state = work.state();
-            if let Some(place) = state.outcomes.get_mut(job) {
-                *place = Some(outcome);
+        let mut report = VerifyReport::new(self.level);
+        let mut verifier = self.verifier(work, shard, &mut report);
+        let range = match &job.part {
+            Part::Whole => {
+                verifier.verify();
+                return Some(report);
             }
-            state.left -= 1;
-            if state.left > 0 {
-                return;
+            Part::Checksums => {
+                verifier.begin();
+                None
             }
-            std::mem::take(&mut state.outcomes)
+            Part::Range(minishards) => Some(verifier.verify_range(minishards.clone(), &work.budget)),
         };
-        let report = if work.ranges.is_empty() {
-            finished.into_iter().flatten().next().map(|outcome| outcome.report)
-        } else {
-            Some(self.finish(shard, finished.into_iter().flatten().collect(), steps))
-        };
-        let report = report.ok_or_else(|| Error::internal("a shard was verified without a report"));
-        work.state().report = Some(report);
-        steps.add(work.total);
-    }
-
-    fn verify_whole(&self, shard: &Shard, steps: Steps<'_>) -> VerifyReport {
-        let mut report = VerifyReport::new(self.level);
-        ShardVerifier::new(self.generation, shard.reader(), &mut report, steps).verify();
-        report
-    }
-
-    fn verify_checksums(&self, shard: &Shard, steps: Steps<'_>) -> Outcome {
-        let mut report = VerifyReport::new(self.level);
-        ShardVerifier::new(self.generation, shard.reader(), &mut report, steps).begin();
-        Outcome { report, range: None }
-    }
-
-    fn verify_range(
-        &self,
-        work: &ShardWork,
-        shard: &Shard,
-        minishards: Range<MinishardNumber>,
-        steps: Steps<'_>,
-    ) -> Outcome {
-        let mut report = VerifyReport::new(self.level);
-        let verifier = ShardVerifier::new(self.generation, shard.reader(), &mut report, steps);
-        let range = verifier.verify_range(minishards, &work.budget);
-        Outcome { report, range: Some(range) }
+        let outcomes = work.end(job.number, Outcome { report, range })?;
+        Some(self.combine(work, shard, outcomes))
     }
 
     /// Combines the outcomes of a divided shard, and verifies what needs all of them.
-    fn finish(&self, shard: &Shard, outcomes: Vec<Outcome>, steps: Steps<'_>) -> VerifyReport {
+    fn combine(&self, work: &ShardWork, shard: &Shard, outcomes: Vec<Outcome>) -> VerifyReport {
         let mut report = VerifyReport::new(self.level);
         let mut ranges = Vec::new();
         for outcome in outcomes {
             report.absorb(outcome.report);
             ranges.extend(outcome.range);
         }
-        let mut verifier = ShardVerifier::new(self.generation, shard.reader(), &mut report, steps);
+        let mut verifier = self.verifier(work, shard, &mut report);
         if ranges.into_iter().all(|range| verifier.absorb_range(range)) {
             verifier.end();
             return report;
         }
-        drop(verifier);
-        self.verify_whole(shard, steps)
+        let mut report = VerifyReport::new(self.level);
+        self.verifier(work, shard, &mut report).verify();
+        report
+    }
+
+    fn verifier<'a>(
+        &'a self,
+        work: &'a ShardWork,
+        shard: &'a Shard,
+        report: &'a mut VerifyReport,
+    ) -> ShardVerifier<'a> {
+        ShardVerifier::new(self.generation, shard.reader(), report, self.steps(work))
+    }
+
+    fn steps<'a>(&'a self, work: &'a ShardWork) -> Steps<'a> {
+        Steps { progress: self.progress, counted: &work.counted, total: work.total }
     }
 }
 
 impl ShardWork {
-    fn state(&self) -> MutexGuard<'_, State> {
-        lock(&self.state)
+    /// Keeps what a job found. Returns what all jobs found if this was the last one.
+    fn end(&self, job: usize, outcome: Outcome) -> Option<Vec<Outcome>> {
+        let mut outcomes = lock(&self.outcomes);
+        if let Some(place) = outcomes.get_mut(job) {
+            *place = Some(outcome);
+        }
+        let is_last = outcomes.iter().all(Option::is_some);
+        is_last.then(|| std::mem::take(&mut *outcomes).into_iter().flatten().collect())
     }
-
-    fn steps<'a>(&'a self, progress: &'a Progress) -> Steps<'a> {
-        Steps { progress, counted: &self.counted, total: self.total }
-    }
-
-    fn take_job(&self) -> Option<usize> {
-        let job = usize::try_from(self.next_job.fetch_add(1, Ordering::Relaxed)).unwrap_or(usize::MAX);
-        (job <= self.ranges.len()).then_some(job)
-    }
-}
-
-/// The error for a shard that the generation lists and does not have.
-fn no_slot(number: ShardNumber) -> Error {
-    Error::internal("a shard number of the generation has no slot").at_shard(number)
 }

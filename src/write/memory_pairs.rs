@@ -80,10 +80,29 @@ struct Entry {
 struct SortEntry {
     place: u64,
     key: u64,
-    /// The piece that contains the pair, as assigned by [`Held`]; ascends with the batch.
-    source: u32,
+    piece: PieceId,
     /// Offset of the header in its piece. Fits into 32 bits, because a piece is no larger than a batch.
     offset: u32,
+}
+
+/// A piece, as the source of its pairs. Ascends with the batch, then with the group of slices.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct PieceId(u32);
+
+impl PieceId {
+    /// Returns the piece of a batch, by its index, with a group of slices.
+    fn new(batch: usize, group: usize) -> Result<PieceId> {
+        let id = u32::try_from(batch * PIECES + group);
+        id.map(PieceId).map_err(|_| Error::internal("there are too many batches"))
+    }
+
+    fn batch(self) -> usize {
+        self.0 as usize / PIECES
+    }
+
+    fn group(self) -> usize {
+        self.0 as usize % PIECES
+    }
 }
 
 impl SlicedBatch {
@@ -235,10 +254,10 @@ impl<'a> MemoryPairs<'a> {
         MemorySpan { pairs: self, slices, held: Held::default(), sorted: Vec::new(), next: 0, dropped: 0 }
     }
 
-    /// Returns the number of the batch that a source belongs to.
+    /// Returns the number of the batch of a piece.
     #[inline]
-    fn number_of(&self, source: u32) -> Result<u64> {
-        let number = self.numbers.get(source as usize / PIECES).copied();
+    fn number_of(&self, piece: PieceId) -> Result<u64> {
+        let number = self.numbers.get(piece.batch()).copied();
         number.ok_or_else(|| Error::internal("a pair belongs to a batch that does not exist"))
     }
 
@@ -271,11 +290,6 @@ struct Held {
 }
 
 impl Held {
-    /// Returns the source of the pairs of a batch, by its index, in the current group.
-    fn source(&self, batch: usize) -> Result<u32> {
-        u32::try_from(batch * PIECES + self.now).map_err(|_| Error::internal("there are too many batches"))
-    }
-
     fn enter(&mut self, group: usize, pieces: Vec<Piece>) {
         self.now = group;
         if let Some(held) = self.groups.get_mut(group) {
@@ -283,10 +297,8 @@ impl Held {
         }
     }
 
-    /// Frees the groups before that of a source.
     #[inline]
-    fn free_before(&mut self, source: u32) {
-        let group = source as usize % PIECES;
+    fn free_before(&mut self, group: usize) {
         if group > self.first {
             self.groups.iter_mut().take(group).skip(self.first).for_each(|pieces| *pieces = Vec::new());
             self.first = group;
@@ -299,9 +311,8 @@ impl Held {
     }
 
     #[inline]
-    fn piece(&self, source: u32) -> Result<&Piece> {
-        let group = self.groups.get(source as usize % PIECES);
-        let piece = group.and_then(|pieces| pieces.get(source as usize / PIECES));
+    fn piece(&self, id: PieceId) -> Result<&Piece> {
+        let piece = self.groups.get(id.group()).and_then(|pieces| pieces.get(id.batch()));
         piece.ok_or_else(|| Error::internal("a pair belongs to a piece that was freed"))
     }
 }
@@ -325,7 +336,7 @@ impl MemorySpan<'_> {
     }
 
     fn prefetch(&self, entry: &SortEntry) {
-        if let Ok(piece) = self.held.piece(entry.source) {
+        if let Ok(piece) = self.held.piece(entry.piece) {
             prefetch::lines(piece.bytes_from(entry.offset as usize), AHEAD_LINES);
         }
     }
@@ -356,11 +367,11 @@ impl MemorySpan<'_> {
         let MemorySpan { pairs, sorted, .. } = self;
         sorted.clear();
         for (batch, piece) in self.held.current().iter().enumerate() {
-            let source = self.held.source(batch)?;
+            let id = PieceId::new(batch, self.held.now)?;
             piece.visit(slice, |Entry { key, offset }| {
                 let offset =
                     u32::try_from(offset).map_err(|_| Error::internal("a piece of a batch is larger than 4 GiB"))?;
-                sorted.push(SortEntry { place: pairs.spec.packed_location(key), key, source, offset });
+                sorted.push(SortEntry { place: pairs.spec.packed_location(key), key, piece: id, offset });
                 Ok(())
             })?;
         }
@@ -403,9 +414,9 @@ impl SortedPairs for MemorySpan<'_> {
             }
             self.next += 1;
             let offset = entry.offset as usize;
-            let (header, len) = pair_header::read(self.held.piece(entry.source)?.bytes_from(offset))?;
-            let batch = self.pairs.number_of(entry.source)?;
-            let header = PairHeader { batch, source: entry.source, locator: (offset + len) as u64, ..header };
+            let (header, len) = pair_header::read(self.held.piece(entry.piece)?.bytes_from(offset))?;
+            let batch = self.pairs.number_of(entry.piece)?;
+            let header = PairHeader { batch, source: entry.piece.0, locator: (offset + len) as u64, ..header };
             return Ok(Some((entry.place, header)));
         }
     }
@@ -423,8 +434,9 @@ impl PairBytes for MemorySpan<'_> {
         }
         let start = usize::try_from(pair.locator).unwrap_or(usize::MAX);
         let len = usize::try_from(pair.inline_len()).unwrap_or(usize::MAX);
-        self.held.free_before(pair.source);
-        let bytes = self.held.piece(pair.source)?.bytes_from(start).get(..len);
+        let piece = PieceId(pair.source);
+        self.held.free_before(piece.group());
+        let bytes = self.held.piece(piece)?.bytes_from(start).get(..len);
         to(bytes.ok_or_else(|| Error::internal("a pair ends beyond its piece"))?)
     }
 }

@@ -428,16 +428,16 @@ impl ShardFile {
         Ok(index)
     }
 
-    /// Completes the shard index and returns the summary of the file. Does not sync.
-    pub(crate) fn finish(&mut self) -> Result<ShardSummary> {
+    /// Completes the shard index. Returns the summary of the file, and its destination, which is not synced.
+    pub(crate) fn finish(mut self) -> Result<(ShardSummary, Sink)> {
         self.shard_index.zeros(self.spec.shard_index_len() - self.shard_index.position())?;
         let bytes = self.body.position();
         let mut crc32 = self.shard_index.finish()?;
         let shard_index_crc32 = crc32.clone().finalize();
         crc32.combine(&self.body.finish()?);
-        let digester = self.body.take_digester();
-        let digester = digester.ok_or_else(|| Error::internal("expected one call that finishes a shard, found two"))?;
-        Ok(ShardSummary {
+        let digester =
+            self.body.take_digester().ok_or_else(|| Error::internal("a shard was written without a digest"))?;
+        let summary = ShardSummary {
             number: self.number,
             bytes,
             keys: self.keys,
@@ -445,7 +445,8 @@ impl ShardFile {
             crc32: crc32.finalize(),
             shard_index_crc32,
             digest: digester.finish_shard(&self.shard_index_digester),
-        })
+        };
+        Ok((summary, self.sink))
     }
 
     /// Checks the length of an index. Errors: `TooLarge` for a gzip index that readers refuse to decode by default.

@@ -11,11 +11,17 @@ use crate::bytes::Sink;
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::checks;
 use crate::format::gzip::GzipEncoder;
-use crate::format::layout::Layout;
+use crate::format::hash::HashFunction;
+use crate::format::layout::{Layout, ValueAlignment};
 use crate::format::spec::{Encoding, ShardingSpec};
 use crate::fs::disk;
 use crate::ids::{MinishardNumber, ShardNumber};
+use crate::read::database::ShardDb;
+use crate::read::generation::Generation;
 use crate::write::shard_file::{PairHeader, ShardFile, ShardSummary, check_value_len};
+
+/// Average number of keys per minishard, as in the profile `local`, of [`ShardDb::from_pairs`].
+const KEYS_IN_MEMORY: usize = 8;
 
 /// Writes one shard from pairs in storage order.
 ///
@@ -48,7 +54,18 @@ pub struct ShardWriter {
     minishard: MinishardNumber,
     pairs: Vec<PairHeader>,
     bytes: Vec<u8>,
-    finished: bool,
+    unfinished: Unfinished,
+}
+
+/// Removes a file when it is dropped.
+struct Unfinished(Option<Sink>);
+
+impl Drop for Unfinished {
+    fn drop(&mut self) {
+        if let Some(Sink::File(_, path)) = &self.0 {
+            let _ = disk::remove_file(path);
+        }
+    }
 }
 
 impl ShardWriter {
@@ -96,12 +113,12 @@ impl ShardWriter {
 
     fn new(file: ShardFile) -> ShardWriter {
         ShardWriter {
+            unfinished: Unfinished(Some(file.sink().clone())),
             file,
             encoder: GzipEncoder::new(),
             minishard: MinishardNumber(0),
             pairs: Vec::new(),
             bytes: Vec::new(),
-            finished: false,
         }
     }
 
@@ -181,12 +198,8 @@ impl ShardWriter {
     /// # Errors
     ///
     /// `Io`, and `TooLarge` for a gzip minishard index that readers refuse by default. The file is removed then.
-    pub fn finish(mut self) -> Result<ShardSummary> {
-        self.flush_minishard()?;
-        let summary = self.file.finish()?;
-        self.file.sink().sync()?;
-        self.finished = true;
-        Ok(summary)
+    pub fn finish(self) -> Result<ShardSummary> {
+        Ok(self.finish_and_sync()?.0)
     }
 
     /// Finishes a shard like [`finish`](ShardWriter::finish), and returns the bytes of one that was begun
@@ -196,8 +209,47 @@ impl ShardWriter {
     ///
     /// Those of [`finish`](ShardWriter::finish).
     pub fn finish_in_memory(self) -> Result<(ShardSummary, Vec<u8>)> {
-        let sink = self.file.sink().clone();
-        Ok((self.finish()?, sink.take_memory()))
+        let (summary, sink) = self.finish_and_sync()?;
+        Ok((summary, sink.take_memory()))
+    }
+
+    fn finish_and_sync(mut self) -> Result<(ShardSummary, Sink)> {
+        self.flush_minishard()?;
+        let (summary, sink) = self.file.finish()?;
+        sink.sync()?;
+        self.unfinished.0 = None;
+        Ok((summary, sink))
+    }
+}
+
+impl ShardDb {
+    /// Creates a database in memory, for tests and small tables. Writes no files.
+    ///
+    /// The database has one shard and no generation; [`refresh`](ShardDb::refresh) finds nothing new. Sorts the pairs
+    /// in O(n log n). While the database is created, the values are in memory twice.
+    ///
+    /// # Errors
+    ///
+    /// `DuplicateKey` if two pairs have the same key.
+    ///
+    /// ```
+    /// let db = sharddb::ShardDb::from_pairs([(7, "seven"), (3, "three")])?;
+    /// assert_eq!(db.get(7)?.unwrap(), b"seven");
+    /// assert!(db.get(8)?.is_none());
+    /// # Ok::<(), sharddb::Error>(())
+    /// ```
+    pub fn from_pairs<V: AsRef<[u8]>>(pairs: impl IntoIterator<Item = (u64, V)>) -> Result<ShardDb> {
+        let mut pairs: Vec<_> = pairs.into_iter().collect();
+        let minishard_bits = (pairs.len() / KEYS_IN_MEMORY).checked_ilog2().unwrap_or(0).try_into().unwrap_or(u8::MAX);
+        let spec = ShardingSpec::new(HashFunction::MurmurHash3X86_128, 0, minishard_bits, 0)?;
+        let layout = Layout::new(true, false, ValueAlignment::One);
+        pairs.sort_unstable_by_key(|(key, _)| (spec.route(*key).minishard, *key));
+        let mut writer = ShardWriter::in_memory(spec, ShardNumber(0), layout)?;
+        for (key, value) in pairs {
+            writer.insert(key, value)?;
+        }
+        let (_, bytes) = writer.finish_in_memory()?;
+        Ok(ShardDb::of_generation(Generation::of_shard(spec, layout, bytes)))
     }
 }
 
@@ -212,16 +264,6 @@ fn check_number(spec: &ShardingSpec, number: ShardNumber) -> Result<()> {
 impl fmt::Debug for ShardWriter {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ShardWriter").field("path", &self.file.sink().path()).finish_non_exhaustive()
-    }
-}
-
-impl Drop for ShardWriter {
-    fn drop(&mut self) {
-        if let Sink::File(_, path) = self.file.sink()
-            && !self.finished
-        {
-            let _ = disk::remove_file(path);
-        }
     }
 }
 
@@ -240,8 +282,6 @@ mod tests {
     use std::fs;
 
     use super::*;
-    use crate::format::hash::HashFunction;
-    use crate::format::layout::ValueAlignment;
     use crate::write::shard_file::PairBytes;
     use crate::write::shard_file::PieceSink;
 
@@ -363,7 +403,7 @@ mod tests {
                     .unwrap();
                     let one_more = PairHeader { key: 1, preamble_len: 0, stored_len: 0, ..pairs[0] };
                     file.write_minishard(MinishardNumber(1), &[one_more], &mut &b""[..]).unwrap();
-                    let summary = file.finish().unwrap();
+                    let (summary, _) = file.finish().unwrap();
                     let bytes = fs::read(&path).unwrap();
                     assert_eq!(summary.crc32, crc32fast::hash(&bytes));
                     fs::remove_file(&path).unwrap();

@@ -1,15 +1,16 @@
 //! The writer of all shards of a generation from pairs in storage order.
 
+use std::fs::File;
 use std::num::NonZero;
 use std::ops::ControlFlow;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{SyncSender, sync_channel};
+use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 
-use crate::bytes::Sink;
+use crate::bytes::{BlockReader, Cursor, Sink, create_new};
 use crate::error::{Error, Result};
 use crate::format::layout::Layout;
 use crate::format::locks::{into_inner, lock};
@@ -19,18 +20,20 @@ use crate::fs::disk;
 use crate::ids::{Location, ShardNumber};
 use crate::threads::for_each;
 use crate::threads::progress::{Phase, Progress};
-use crate::write::header_file::HeaderFile;
 use crate::write::merged_pairs::MergedPairs;
 use crate::write::options::{BuildOptions, OnDuplicate};
 use crate::write::shard_file::{PairHeader, ShardFile, ShardSummary};
 use crate::write::slices::Span;
 use crate::write::sorter::Sorted;
 use crate::write::workers::panicked;
-use crate::write::{Pairs, SortedPairs};
+use crate::write::{Pairs, SortedPairs, pair_header};
 
 /// Memory per pair of a minishard that is collected in memory, in bytes: its header, its position and its part of the
 /// index.
 const PAIR_COST: usize = 200;
+
+/// Block size of the file for the headers of a minishard with too many pairs for memory.
+const HEADERS_BLOCK: usize = 256 << 10;
 
 /// Where and how a build writes shards.
 pub(crate) struct ShardsTarget<'a> {
@@ -288,9 +291,10 @@ impl SpanWriter<'_> {
     }
 
     fn finish_shard(&mut self) -> Result<()> {
-        let Some(mut shard) = self.current.take() else { return Ok(()) };
-        self.written.add_shard(&shard.finish()?);
-        self.syncer.sync(shard.sink().clone())
+        let Some(shard) = self.current.take() else { return Ok(()) };
+        let (summary, sink) = shard.finish()?;
+        self.written.add_shard(&summary);
+        self.syncer.sync(sink)
     }
 }
 
@@ -301,6 +305,59 @@ fn no_shard() -> Error {
 
 fn add_progress(progress: &Progress, pairs: &[PairHeader]) {
     progress.add(pairs.iter().map(|pair| pair.preamble_len + pair.stored_len).sum());
+}
+
+/// A temporary file with the headers of a minishard that has too many pairs for memory.
+struct HeaderFile {
+    path: PathBuf,
+    file: Arc<File>,
+    cursor: Cursor,
+    bytes: Vec<u8>,
+    count: u64,
+}
+
+impl HeaderFile {
+    fn create(path: PathBuf) -> Result<HeaderFile> {
+        let file = create_new(&path)?;
+        let cursor = Cursor::new(Sink::file(file.clone(), &path), 0, HEADERS_BLOCK);
+        Ok(HeaderFile { path, file, cursor, bytes: Vec::new(), count: 0 })
+    }
+
+    fn push(&mut self, pair: &PairHeader) -> Result<()> {
+        self.bytes.clear();
+        pair_header::write(pair, &mut self.bytes);
+        pair_header::write_varint(u64::from(pair.source), &mut self.bytes);
+        pair_header::write_varint(pair.locator, &mut self.bytes);
+        self.count += 1;
+        self.cursor.write(&self.bytes)
+    }
+
+    fn read(&mut self) -> Result<impl Iterator<Item = Result<PairHeader>> + use<>> {
+        self.cursor.finish()?;
+        let end = self.cursor.position();
+        let mut reader = BlockReader::new(self.file.clone(), &self.path, 0, end, HEADERS_BLOCK);
+        Ok(std::iter::from_fn(move || next_header(&mut reader).transpose()))
+    }
+
+    /// Removes the file. Files that are not removed are deleted with the spill directory.
+    fn remove(self) -> Result<()> {
+        disk::remove_file(&self.path).map_err(|error| Error::io("remove", &self.path, error))
+    }
+}
+
+fn next_header(reader: &mut BlockReader) -> Result<Option<PairHeader>> {
+    let bytes = reader.fill_at_least(pair_header::MAX_LEN + 2 * pair_header::MAX_VARINT)?;
+    if bytes.is_empty() {
+        return Ok(None);
+    }
+    let (mut pair, len) = pair_header::read(bytes)?;
+    let mut rest = bytes.get(len..).unwrap_or_default();
+    let source = pair_header::read_varint(&mut rest).and_then(|source| u32::try_from(source).ok());
+    pair.source = source.ok_or_else(pair_header::cut_short)?;
+    pair.locator = pair_header::read_varint(&mut rest).ok_or_else(pair_header::cut_short)?;
+    let consumed = bytes.len() - rest.len();
+    reader.consume(consumed);
+    Ok(Some(pair))
 }
 
 /// Syncs finished files in a thread while the next ones are written. If the thread cannot start, the caller syncs them.
