@@ -4,7 +4,7 @@
     scripts/count_lines.py            per crate, and the tracked files
     scripts/count_lines.py --modules  per module of each crate as well
     scripts/count_lines.py --check    compare with the limits below
-    scripts/count_lines.py --planted  check that a planted long function is found
+    scripts/count_lines.py --planted  check that planted long functions and small files are found
 
 A change that needs more raises a limit in its own commit, which says what the lines bought.
 """
@@ -15,11 +15,15 @@ import sys
 from collections import Counter
 from pathlib import Path
 
-from check_layers import ROOT, item_end, load
+from check_layers import ROOT, imports, item_end, load
 
 CRATES = ["src", "cli/src", "python/src", *sorted(str(path.relative_to(ROOT)) for path in Path(ROOT, "crates").glob("*/src"))]
 MOST_LINES = {"src": 21_140, "all": 60_480}
 MOST_LINES_OF_FUNCTION = 50
+
+# A file of the engine with fewer lines and one importer costs a header, `use` lines and a hop: it belongs into that importer.
+FEWEST_LINES_OF_FILE = 60
+SMALL_FILES = {}  # the file: the reason why it stays
 
 
 def lines_of(code):
@@ -44,6 +48,19 @@ def long_functions(code):
     return [f"{name}: {lines}" for name, lines in functions(code) if lines > MOST_LINES_OF_FUNCTION]
 
 
+def small_files(crate_root):
+    """The small files that at most one module imports."""
+    modules = load(crate_root)
+    importers = {path: set() for path in modules}
+    for importer, path, _ in imports(modules):
+        importers[path].add(importer)
+    for path, module in modules.items():
+        name, lines = str(module.file.relative_to(crate_root)), lines_of(module.code)
+        has_own_file = path and module.file != modules[path[:-1]].file
+        if has_own_file and not module.children and lines < FEWEST_LINES_OF_FILE and len(importers[path]) <= 1:
+            yield name, lines
+
+
 def check():
     lines = {crate: sum(count(Path(ROOT, crate)).values()) for crate in CRATES}
     lines["all"] = sum(lines.values())
@@ -51,6 +68,9 @@ def check():
     for crate in CRATES:
         for module in load(Path(ROOT, crate)).values():
             found += [f"{module.file.relative_to(ROOT)}: {function} lines" for function in long_functions(module.code)]
+    small = dict(small_files(Path(ROOT, "src")))
+    found += [f"src/{name}: {lines} lines and one importer: merge it, or list it with a reason" for name, lines in small.items() if name not in SMALL_FILES]
+    found += [f"src/{name}: listed as small, but it is not" for name in SMALL_FILES if name not in small]
     print("\n".join([*found, f"{len(found)} findings"]))
     return bool(found)
 
