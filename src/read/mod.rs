@@ -6,8 +6,8 @@
 //! database    the handle of an application; follows the current generation   options, owned_value
 //! watch       a thread that refreshes databases                              following
 //! snapshot    one pinned generation                                          warm
-//! batch/      lookups of many keys                                           get_many, parallel, cold
-//! walk/       iteration over all keys in storage order                       iter, pairs, slice, parallel
+//! batch/      lookups of many keys                                           get_many, cold
+//! walk/       iteration over all keys in storage order                       iter, slice, piece
 //! ordered/    ranges in key order                                            queries, range, key_range, scan
 //! generation  one directory: maps a key to its shard
 //! sorted_keys/  keys in order: in a key file, in memory, or spilled          key_file, sorter

@@ -1,20 +1,25 @@
-//! Batch lookups on one thread, staged so that cache misses overlap.
+//! Batch lookups, staged so that cache misses overlap, on one thread or several.
 //!
 //! A group of keys goes through the fast path one step at a time. Each step prefetches the bytes of the next step for
 //! all keys of the group: first the entries of the minishard map, then the minishards, then the values.
 
+use std::num::NonZero;
 use std::ops::ControlFlow;
 
 use crate::error::{Error, Result};
 use crate::prefetch;
 use crate::read::shard::{FastMinishard, Probe, Value, ValueLocation, prefetch_index};
 use crate::read::snapshot::Snapshot;
+use crate::threads::for_each;
 
 /// Keys per group: about the number of outstanding cache misses of a core.
 const GROUP: usize = 16;
 
 /// Cache lines prefetched per value. The hardware prefetcher loads the lines after them.
 const VALUE_LINES: usize = 4;
+
+/// Keys per block: enough to make the cost of the lock negligible, few enough that threads end at about the same time.
+const KEYS_PER_BLOCK: usize = 1024;
 
 impl Snapshot {
     /// Returns the values of many keys, in the order of `keys`. Keys may repeat.
@@ -93,15 +98,48 @@ impl Snapshot {
         keys: &[u64],
         mut f: impl FnMut(usize, Option<Value<'a>>) -> Result<(), E>,
     ) -> Result<(), E> {
-        let outcome =
-            self.get_many_with(keys, |at, value| match value.map_err(E::from).and_then(|value| f(at, value)) {
-                Ok(()) => ControlFlow::Continue(()),
-                Err(error) => ControlFlow::Break(error),
-            });
-        match outcome {
-            ControlFlow::Continue(()) => Ok(()),
-            ControlFlow::Break(error) => Err(error),
-        }
+        let outcome = self.get_many_with(keys, |at, value| {
+            let passed = value.map_err(E::from).and_then(|value| f(at, value));
+            passed.map_or_else(ControlFlow::Break, ControlFlow::Continue)
+        });
+        outcome.break_value().map_or(Ok(()), Err)
+    }
+
+    /// Calls `f` with each position in `keys` and the value of that key, on up to `threads` threads, until `f` breaks.
+    ///
+    /// Positions arrive in no particular order, each exactly once. If `f` breaks, the other threads stop before their next
+    /// position, and the first break is returned. If `f` panics, so does this call, after all threads have ended.
+    ///
+    /// The calling thread is one of the threads. Each call starts the others, which pays off for many keys, or for
+    /// values that are decoded or read. A thread takes 1024 keys at a time, so a batch of at most 1024 keys uses one
+    /// thread. If the process cannot start more threads, fewer are used. Nothing is allocated per key.
+    ///
+    /// ```no_run
+    /// use std::ops::ControlFlow;
+    /// use std::sync::atomic::{AtomicUsize, Ordering};
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let snapshot = sharddb::ShardDb::open("store")?.snapshot();
+    /// let total = AtomicUsize::new(0);
+    /// let threads = std::thread::available_parallelism()?;
+    /// let first_error = snapshot.get_many_parallel_with(&[1, 2, 3], threads, |_, value| match value {
+    ///     Ok(value) => {
+    ///         total.fetch_add(value.map_or(0, |value| value.len()), Ordering::Relaxed);
+    ///         ControlFlow::Continue(())
+    ///     }
+    ///     Err(error) => ControlFlow::Break(error),
+    /// });
+    /// # Ok(()) }
+    /// ```
+    pub fn get_many_parallel_with<'a, B: Send>(
+        &'a self,
+        keys: &[u64],
+        threads: NonZero<usize>,
+        f: impl Fn(usize, Result<Option<Value<'a>>>) -> ControlFlow<B> + Sync,
+    ) -> ControlFlow<B> {
+        let blocks = keys.chunks(KEYS_PER_BLOCK).enumerate();
+        for_each(threads, blocks, |(number, keys), stop| {
+            self.get_many_with(keys, |at, value| stop.or(|| f(number * KEYS_PER_BLOCK + at, value)))
+        })
     }
 
     /// Returns whether each key exists, in the order of `keys`. Each key has its own result.

@@ -2,4 +2,3 @@
 
 mod cold;
 mod get_many;
-mod parallel;

@@ -2,15 +2,14 @@
 
 use std::fmt;
 use std::iter::FusedIterator;
-use std::ops::ControlFlow;
 
 use crate::error::{Error, Result};
 use crate::ids::ShardNumber;
 use crate::read::generation::Generation;
-use crate::read::shard::{Entry, FoundKey, Shard, ShardEntries, ShardKeys, Value, VerifyScope};
+use crate::read::owned_value::OwnedValue;
+use crate::read::shard::{Entry, FoundKey, Shard, ShardEntries, ShardKeys, VerifyScope};
 use crate::read::snapshot::Snapshot;
 use crate::read::walk::piece::{OpenPiece, Piece};
-use crate::read::walk::{into_result, try_pair};
 
 impl Snapshot {
     /// Iterates over all pairs in storage order: shard by shard, minishard by minishard, row by row.
@@ -29,75 +28,33 @@ impl Snapshot {
         Iter::new(&self.generation, self.pieces())
     }
 
-    /// Calls `f` with every key and its value, in the order of [`iter`](Snapshot::iter), until `f` breaks.
-    ///
-    /// This is the fastest walk over all pairs, and works with more shards than a process can map: a shard that lookups
-    /// have mapped or loaded is read there, and any other is opened for the scan and closed after it. A bad entry,
-    /// value, minishard or shard is one `Err` with its place.
-    ///
-    /// ```no_run
-    /// use std::ops::ControlFlow;
-    /// # fn main() -> sharddb::Result<()> {
-    /// let snapshot = sharddb::ShardDb::open("store")?.snapshot();
-    /// let mut total = 0;
-    /// let first_error = snapshot.scan(|pair| match pair {
-    ///     Ok((_key, value)) => {
-    ///         total += value.len();
-    ///         ControlFlow::Continue(())
-    ///     }
-    ///     Err(error) => ControlFlow::Break(error),
-    /// });
-    /// # Ok(()) }
-    /// ```
-    pub fn scan<B>(&self, mut f: impl FnMut(Result<(u64, Value<'_>)>) -> ControlFlow<B>) -> ControlFlow<B> {
-        for shard in self.shards() {
-            match shard {
-                Ok(shard) => {
-                    let mut entries = shard.iter();
-                    while let Some(pair) = entries.next_pair() {
-                        f(pair)?;
-                    }
-                }
-                Err(error) => f(Err(error))?,
-            }
-        }
-        ControlFlow::Continue(())
-    }
-
-    /// Calls `f` with every key and its value, in the order of [`iter`](Snapshot::iter), until a read or `f` fails.
-    ///
-    /// Like [`scan`](Snapshot::scan), for a closure that uses `?`.
-    ///
-    /// # Errors
-    ///
-    /// The error of the first bad entry, value, minishard or shard, or the first error of `f`.
-    ///
-    /// ```
-    /// # let store = std::env::temp_dir().join(format!("sharddb-try-for-each-doc-{}", std::process::id()));
-    /// # let mut loader = sharddb::BulkLoader::create_default(&store)?;
-    /// # loader.insert(7, b"seven")?;
-    /// # loader.finish()?;
-    /// use std::io::Write;
-    ///
-    /// let snapshot = sharddb::ShardDb::open(&store)?.snapshot();
-    /// let mut out = Vec::new();
-    /// snapshot.try_for_each(|key, value| {
-    ///     writeln!(out, "{key} has {} bytes", value.len())?;
-    ///     Ok::<(), Box<dyn std::error::Error>>(())
-    /// })?;
-    /// assert_eq!(out, b"7 has 5 bytes\n");
-    /// # std::fs::remove_dir_all(&store).unwrap();
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    pub fn try_for_each<E: From<Error>>(&self, mut f: impl FnMut(u64, Value<'_>) -> Result<(), E>) -> Result<(), E> {
-        into_result(self.scan(|pair| try_pair(&mut f, pair)))
-    }
-
     /// Iterates over all keys in storage order, in the order of [`iter`](Snapshot::iter).
     ///
     /// A bad entry, minishard or shard is one `Err` with its place. Cost: reads all indexes and no values.
     pub fn keys(&self) -> Keys {
         Keys::new(self.clone(), self.pieces())
+    }
+
+    /// Iterates over all pairs in storage order, like [`iter`](Snapshot::iter), but the iterator keeps the snapshot and
+    /// returns owned values. For a walk that is paused and continued, such as an iterator of another language.
+    ///
+    /// A bad entry, value, minishard or shard is one `Err` with its place. A shard is closed after use, as soon as no
+    /// value of it is left. Cost: that of [`scan`](Snapshot::scan), plus a shared reference count per pair.
+    ///
+    /// ```
+    /// # let store = std::env::temp_dir().join(format!("sharddb-pairs-doc-{}", std::process::id()));
+    /// # let mut loader = sharddb::BulkLoader::create_default(&store)?;
+    /// # loader.insert(7, b"seven")?;
+    /// # loader.finish()?;
+    /// let mut pairs = sharddb::ShardDb::open(&store)?.snapshot().pairs();
+    /// let (key, value) = pairs.next().unwrap()?;
+    /// assert_eq!((key, &value[..]), (7, &b"seven"[..]));
+    /// assert!(pairs.next().is_none());
+    /// # std::fs::remove_dir_all(&store).unwrap();
+    /// # Ok::<(), sharddb::Error>(())
+    /// ```
+    pub fn pairs(&self) -> Pairs {
+        Pairs(Keys::new(self.clone(), self.pieces()).with_scope(VerifyScope::IndexAndValuesIfSmall))
     }
 
     /// Returns all shards, as pieces.
@@ -288,5 +245,35 @@ impl FusedIterator for Keys {}
 impl fmt::Debug for Keys {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Keys").field("snapshot", &self.snapshot).finish_non_exhaustive()
+    }
+}
+
+/// An iterator over all pairs of a generation; see [`Snapshot::pairs`].
+///
+/// ```no_run
+/// # fn main() -> sharddb::Result<()> {
+/// let pairs = sharddb::ShardDb::open("store")?.snapshot().pairs();
+/// let all = pairs.collect::<sharddb::Result<Vec<(u64, sharddb::OwnedValue)>>>()?;
+/// # Ok(()) }
+/// ```
+pub struct Pairs(Keys);
+
+impl Iterator for Pairs {
+    type Item = Result<(u64, OwnedValue)>;
+
+    fn next(&mut self) -> Option<Result<(u64, OwnedValue)>> {
+        let found = self.0.next_found()?;
+        Some(found.and_then(|(shard, found)| {
+            let value = shard.reader().value(&found)?;
+            Ok((found.row.id, OwnedValue::new(shard, value)))
+        }))
+    }
+}
+
+impl FusedIterator for Pairs {}
+
+impl fmt::Debug for Pairs {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Pairs").field(&self.0).finish()
     }
 }

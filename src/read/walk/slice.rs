@@ -11,10 +11,13 @@ use crate::read::shard::{Entry, ShardEntries, Value};
 use crate::read::snapshot::Snapshot;
 use crate::read::walk::iter::{Iter, Keys};
 use crate::read::walk::piece::{DividedShard, Piece};
-use crate::read::walk::{into_result, try_pair};
+use crate::threads::for_each;
 
 /// Upper bound on the number of slices.
 const MOST_SLICES: usize = 1 << 16;
+
+/// Slices per thread: enough that threads end at about the same time although slices differ in cost.
+const SLICES_PER_THREAD: NonZero<usize> = NonZero::<usize>::MIN.saturating_add(31);
 
 impl Snapshot {
     /// Splits the snapshot into up to `n` slices of about the same size, for walks on several threads or machines.
@@ -46,7 +49,102 @@ impl Snapshot {
     /// ```
     pub fn split(&self, n: NonZero<usize>) -> Vec<Slice> {
         let slices = pieces_of_slices(&self.generation, n.get().min(MOST_SLICES));
-        slices.into_iter().map(|pieces| Slice { snapshot: self.clone(), pieces }).collect()
+        slices.into_iter().map(|pieces| Slice::new(self, pieces)).collect()
+    }
+
+    /// Calls `f` with every key and its value, in the order of [`iter`](Snapshot::iter), until `f` breaks.
+    ///
+    /// This is the fastest walk over all pairs, and works with more shards than a process can map: a shard that lookups
+    /// have mapped or loaded is read there, and any other is opened for the scan and closed after it. A bad entry,
+    /// value, minishard or shard is one `Err` with its place.
+    ///
+    /// ```no_run
+    /// use std::ops::ControlFlow;
+    /// # fn main() -> sharddb::Result<()> {
+    /// let snapshot = sharddb::ShardDb::open("store")?.snapshot();
+    /// let mut total = 0;
+    /// let first_error = snapshot.scan(|pair| match pair {
+    ///     Ok((_key, value)) => {
+    ///         total += value.len();
+    ///         ControlFlow::Continue(())
+    ///     }
+    ///     Err(error) => ControlFlow::Break(error),
+    /// });
+    /// # Ok(()) }
+    /// ```
+    pub fn scan<B>(&self, f: impl FnMut(Result<(u64, Value<'_>)>) -> ControlFlow<B>) -> ControlFlow<B> {
+        self.whole().scan(f)
+    }
+
+    /// Calls `f` with every key and its value, in the order of [`iter`](Snapshot::iter), until a read or `f` fails.
+    ///
+    /// Like [`scan`](Snapshot::scan), for a closure that uses `?`.
+    ///
+    /// # Errors
+    ///
+    /// The error of the first bad entry, value, minishard or shard, or the first error of `f`.
+    ///
+    /// ```
+    /// # let store = std::env::temp_dir().join(format!("sharddb-try-for-each-doc-{}", std::process::id()));
+    /// # let mut loader = sharddb::BulkLoader::create_default(&store)?;
+    /// # loader.insert(7, b"seven")?;
+    /// # loader.finish()?;
+    /// use std::io::Write;
+    ///
+    /// let snapshot = sharddb::ShardDb::open(&store)?.snapshot();
+    /// let mut out = Vec::new();
+    /// snapshot.try_for_each(|key, value| {
+    ///     writeln!(out, "{key} has {} bytes", value.len())?;
+    ///     Ok::<(), Box<dyn std::error::Error>>(())
+    /// })?;
+    /// assert_eq!(out, b"7 has 5 bytes\n");
+    /// # std::fs::remove_dir_all(&store).unwrap();
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn try_for_each<E: From<Error>>(&self, f: impl FnMut(u64, Value<'_>) -> Result<(), E>) -> Result<(), E> {
+        self.whole().try_for_each(f)
+    }
+
+    /// Calls `f` with every key and its value, on up to `threads` threads, until `f` breaks.
+    ///
+    /// Like [`scan`](Snapshot::scan), each pair and each error once, but in no particular order. Within a shard the work
+    /// is divided by minishards, so this uses all threads even if there is one shard. If `f` breaks, the other threads
+    /// stop before their next pair, and the first break is returned. If `f` panics, so does this call, after all threads
+    /// have ended. The calling thread is one of the threads. If the process cannot start more threads, fewer are used.
+    ///
+    /// ```
+    /// # let store = std::env::temp_dir().join(format!("sharddb-scan-parallel-doc-{}", std::process::id()));
+    /// # let mut loader = sharddb::BulkLoader::create_default(&store)?;
+    /// # loader.insert(7, b"seven")?;
+    /// # loader.finish()?;
+    /// use std::ops::ControlFlow;
+    /// use std::sync::atomic::{AtomicUsize, Ordering};
+    ///
+    /// let snapshot = sharddb::ShardDb::open(&store)?.snapshot();
+    /// let total = AtomicUsize::new(0);
+    /// let first_error = snapshot.scan_parallel(std::thread::available_parallelism()?, |pair| match pair {
+    ///     Ok((_key, value)) => {
+    ///         total.fetch_add(value.len(), Ordering::Relaxed);
+    ///         ControlFlow::Continue(())
+    ///     }
+    ///     Err(error) => ControlFlow::Break(error),
+    /// });
+    /// assert!(first_error.is_continue() && total.into_inner() == 5);
+    /// # std::fs::remove_dir_all(&store).unwrap();
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn scan_parallel<B: Send>(
+        &self,
+        threads: NonZero<usize>,
+        f: impl Fn(Result<(u64, Value<'_>)>) -> ControlFlow<B> + Sync,
+    ) -> ControlFlow<B> {
+        let slices = self.split(threads.saturating_mul(SLICES_PER_THREAD));
+        for_each(threads, slices.into_iter(), |slice, stop| slice.scan(|pair| stop.or(|| f(pair))))
+    }
+
+    /// Returns the whole snapshot as a slice.
+    fn whole(&self) -> Slice {
+        Slice::new(self, self.pieces())
     }
 }
 
@@ -78,6 +176,10 @@ pub struct Slice {
 }
 
 impl Slice {
+    pub(super) fn new(snapshot: &Snapshot, pieces: Vec<Piece>) -> Slice {
+        Slice { snapshot: snapshot.clone(), pieces }
+    }
+
     /// Iterates over the pairs of this slice in storage order, like [`Snapshot::iter`].
     pub fn iter(&self) -> Iter<'_> {
         Iter::new(&self.snapshot.generation, self.pieces.clone())
@@ -123,7 +225,11 @@ impl Slice {
     ///
     /// The error of the first bad entry, value, minishard or shard, or the first error of `f`.
     pub fn try_for_each<E: From<Error>>(&self, mut f: impl FnMut(u64, Value<'_>) -> Result<(), E>) -> Result<(), E> {
-        into_result(self.scan(|pair| try_pair(&mut f, pair)))
+        let outcome = self.scan(|pair| {
+            let passed = pair.map_err(E::from).and_then(|(key, value)| f(key, value));
+            passed.map_or_else(ControlFlow::Break, ControlFlow::Continue)
+        });
+        outcome.break_value().map_or(Ok(()), Err)
     }
 
     /// Iterates over the keys of this slice in storage order, like [`Snapshot::keys`].
