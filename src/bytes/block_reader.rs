@@ -29,10 +29,7 @@ impl BlockReader {
 
     /// Returns the buffered bytes: at least one, unless the end is reached.
     pub(crate) fn fill(&mut self) -> Result<&[u8]> {
-        if self.taken == self.buffer.len() {
-            self.refill(1)?;
-        }
-        Ok(self.buffer.get(self.taken..).unwrap_or_default())
+        self.fill_at_least(1)
     }
 
     /// Returns the buffered bytes: at least `len`, or all that are left.

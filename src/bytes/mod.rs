@@ -53,6 +53,16 @@ pub enum StorageKind {
     Heap,
 }
 
+impl StorageKind {
+    /// Returns this kind with other advice for a mapped file.
+    pub(crate) fn with_access(self, access: Access) -> StorageKind {
+        match self {
+            Self::Mapped { permission, max_maps, .. } => Self::Mapped { permission, max_maps, access },
+            other => other,
+        }
+    }
+}
+
 /// The expected access pattern of a mapped file, as advice to the kernel.
 ///
 /// ```no_run

@@ -18,7 +18,7 @@ use crate::format::locks::lock;
 use crate::fs::entry;
 use crate::read::following::{DatabaseStats, Following};
 use crate::read::generation::{Generation, Leased};
-use crate::read::options::{GenerationOptions, OpenOptions};
+use crate::read::options::OpenOptions;
 use crate::read::owned_value::OwnedValue;
 use crate::read::shard::{MinishardCache, Shard, Value};
 use crate::read::snapshot::Snapshot;
@@ -68,7 +68,7 @@ struct Shared {
 
 /// How this database opens its generations.
 struct Opener {
-    options: GenerationOptions,
+    options: OpenOptions,
     /// The cache of all generations.
     cache: Arc<MinishardCache>,
 }
@@ -157,9 +157,9 @@ impl ShardDb {
         OpenOptions::new().load(path)
     }
 
-    pub(crate) fn open_with(path: &Path, options: GenerationOptions, cache_bytes: u64) -> Result<ShardDb> {
+    pub(crate) fn open_with(path: &Path, options: OpenOptions) -> Result<ShardDb> {
         let absolute = std::path::absolute(path).map_err(|error| Error::io("make the path absolute", path, error))?;
-        let opener = Opener { options, cache: Arc::new(MinishardCache::new(cache_bytes)) };
+        let opener = Opener { cache: Arc::new(MinishardCache::new(options.cache_bytes)), options };
         let generation = opener.open(&absolute)?;
         Ok(ShardDb::new(path.to_path_buf(), absolute, opener, generation))
     }
@@ -361,7 +361,7 @@ impl OpenOptions {
     ///
     /// Those of [`ShardDb::open`].
     pub fn open(&self, path: impl AsRef<Path>) -> Result<ShardDb> {
-        ShardDb::open_with(path.as_ref(), self.generation(StorageKind::Positioned), self.cache_bytes)
+        ShardDb::open_with(path.as_ref(), self.with_storage(StorageKind::Positioned))
     }
 
     /// Opens a database by mapping its files, like [`ShardDb::open_mapped`].
@@ -378,7 +378,7 @@ impl OpenOptions {
         // SAFETY: the caller makes the promise of `MapPermission::promised`.
         let permission = unsafe { MapPermission::promised() };
         let storage = StorageKind::Mapped { permission, max_maps: self.max_maps, access: self.access };
-        ShardDb::open_with(path.as_ref(), self.generation(storage), self.cache_bytes)
+        ShardDb::open_with(path.as_ref(), self.with_storage(storage))
     }
 
     /// Reads a database into memory, like [`ShardDb::load`].
@@ -387,7 +387,7 @@ impl OpenOptions {
     ///
     /// Those of [`ShardDb::open`].
     pub fn load(&self, path: impl AsRef<Path>) -> Result<ShardDb> {
-        ShardDb::open_with(path.as_ref(), self.generation(StorageKind::Heap), self.cache_bytes)
+        ShardDb::open_with(path.as_ref(), self.with_storage(StorageKind::Heap))
     }
 }
 

@@ -17,21 +17,24 @@ pub const DEFAULT_MAX_MAPS: usize = 60_000;
 /// ```
 #[derive(Clone, Debug)]
 pub struct OpenOptions {
-    spec: Option<ShardingSpec>,
-    pointer: Option<String>,
+    /// How the files are read: not an option, but what `open`, `open_mapped` or `load` stands for.
+    pub(crate) storage: StorageKind,
+    pub(super) spec: Option<ShardingSpec>,
+    pub(super) pointer: Option<String>,
     pub(super) cache_bytes: u64,
-    read: ReadOptions,
+    pub(crate) read: ReadOptions,
     pub(super) access: Access,
-    check_shards: bool,
-    verify_files: bool,
-    populate: bool,
-    read_ahead_index: bool,
+    pub(super) check_shards: bool,
+    pub(super) verify_files: bool,
+    pub(super) populate: bool,
+    pub(super) read_ahead_index: bool,
     pub(super) max_maps: usize,
 }
 
 impl Default for OpenOptions {
     fn default() -> OpenOptions {
         OpenOptions {
+            storage: StorageKind::Positioned,
             spec: None,
             pointer: None,
             cache_bytes: 64 << 20,
@@ -157,29 +160,8 @@ impl OpenOptions {
         self
     }
 
-    pub(crate) fn generation(&self, storage: StorageKind) -> GenerationOptions {
-        GenerationOptions {
-            storage,
-            read: self.read,
-            spec: self.spec,
-            pointer: self.pointer.clone(),
-            check_shards: self.check_shards,
-            verify_files: self.verify_files,
-            populate: self.populate,
-            read_ahead_index: self.read_ahead_index,
-        }
+    /// Returns these options for files that are read in this way.
+    pub(crate) fn with_storage(&self, storage: StorageKind) -> OpenOptions {
+        OpenOptions { storage, ..self.clone() }
     }
-}
-
-/// The options for opening a generation.
-#[derive(Clone, Debug)]
-pub(crate) struct GenerationOptions {
-    pub(crate) storage: StorageKind,
-    pub(crate) read: ReadOptions,
-    pub(crate) spec: Option<ShardingSpec>,
-    pub(crate) pointer: Option<String>,
-    pub(crate) check_shards: bool,
-    pub(crate) verify_files: bool,
-    pub(crate) populate: bool,
-    pub(crate) read_ahead_index: bool,
 }

@@ -126,7 +126,7 @@ impl Salvage {
         let lease = Lease::is_offered_by(&directory)?.then(|| Lease::acquire(&directory)).transpose()?;
         let leased = lease.map(|lease| Leased { id: None, follows: false, lease });
         let cache = Arc::new(MinishardCache::new(0)); // salvage reads indexes without the cache
-        let options = options.generation(StorageKind::Positioned);
+        let options = options.with_storage(StorageKind::Positioned);
         let (generation, manifest) = Generation::open_damaged(&directory, options, cache, leased)?;
         let info = read_whole(&directory.join(info::FILE_NAME), info::MAX_BYTES)
             .ok()

@@ -12,12 +12,11 @@ use crate::format::key_file::Tag;
 use crate::format::manifest::{self, AuxiliaryRecord, ShardRecord};
 use crate::fs::disk;
 use crate::ids::ShardNumber;
-use crate::read::ordered::scan::{KeySink, ScanShards, scan};
+use crate::read::ordered::scan::{ScanShards, scan};
 use crate::read::shard::{KnownShard, MinishardCache, ReadOptions, Shard, ShardFiles, ShardReader};
 use crate::read::sorted_keys::key_writer::KeyFileWriter;
 use crate::read::sorted_keys::sorter::{KeySorter, SortBudget};
 use crate::threads::progress::Phase;
-use crate::write::options::BuildOptions;
 use crate::write::shards::ShardsTarget;
 
 /// Reads the keys of the shards back, sorts them, and writes and syncs the key file.
@@ -32,13 +31,17 @@ pub(super) fn write(directory: &Path, target: &ShardsTarget<'_>, shards: &[Shard
     options.progress.begin(Phase::Order, keys.saturating_mul(8));
     let threads = options.thread_count();
     let budget = SortBudget { memory: options.memory_now() / 2, threads, temp_dir: Some(spill_dir) };
-    let sink = BuildSink { sorter: KeySorter::new(budget), options };
+    let sorter = KeySorter::new(budget);
     let to_scan = ScanShards {
         spec: target.spec,
         numbers: shards.iter().map(|shard| shard.number).collect(),
         open: &|number| open(target, shards, number),
     };
-    let errors = scan(&to_scan, KeyBounds::ALL, threads, &sink)?;
+    let errors = scan(&to_scan, KeyBounds::ALL, threads, &|keys, read| {
+        options.progress.check()?;
+        options.progress.add(read.saturating_mul(8));
+        sorter.add(keys)
+    })?;
     if let Some(error) = errors.into_iter().next() {
         return Err(error);
     }
@@ -47,7 +50,7 @@ pub(super) fn write(directory: &Path, target: &ShardsTarget<'_>, shards: &[Shard
     let tag = Tag::of_shards(shards.iter().map(|shard| (shard.number, shard.keys, shard.crc32)));
     let to = Cursor::new(Sink::file(Arc::clone(&file), &path), 0, WRITE_BLOCK);
     let mut writer = KeyFileWriter::new(to.with_digest(), tag);
-    sink.sorter.finish()?.try_for_each(|key| writer.push(key))?;
+    sorter.finish()?.try_for_each(|key| writer.push(key))?;
     if writer.keys() != keys {
         let message = format!("expected {keys} keys in the indexes of the new shards, found {}", writer.keys());
         return Err(Error::corrupt(message).at_path(directory));
@@ -67,18 +70,4 @@ fn open(target: &ShardsTarget<'_>, shards: &[ShardRecord], number: ShardNumber) 
     let cache = Arc::new(MinishardCache::new(0));
     let options = ReadOptions { max_index_bytes: u64::MAX, ..ReadOptions::default() }; // it was written just now
     Ok(Some(Shard::new(ShardReader::new(number, target.spec, Some(target.layout), files, options, cache, known))))
-}
-
-/// Sorts the keys that the scan finds, and reports the progress of the build.
-struct BuildSink<'a> {
-    sorter: KeySorter<'a>,
-    options: &'a BuildOptions,
-}
-
-impl KeySink for BuildSink<'_> {
-    fn add(&self, keys: &[u64], read: u64) -> Result<()> {
-        self.options.progress.check()?;
-        self.options.progress.add(read.saturating_mul(8));
-        self.sorter.add(keys)
-    }
 }

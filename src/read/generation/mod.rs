@@ -23,7 +23,7 @@ use crate::format::manifest::{self, Manifest};
 use crate::format::spec::ShardingSpec;
 use crate::fs::entry;
 use crate::ids::{MinishardNumber, ShardNumber};
-use crate::read::options::GenerationOptions;
+use crate::read::options::OpenOptions;
 use crate::read::shard::{
     FoundKey, MinishardCache, Shard, ShardReader, TableFile, Value, ValueLocation, WholeShardVerified,
 };
@@ -52,7 +52,7 @@ pub(crate) struct Generation {
     slots: Box<[ShardSlot]>,
     table: Option<Arc<TableFile>>,
     key_file: Option<Arc<KeyFile>>,
-    options: GenerationOptions,
+    options: OpenOptions,
     cache: Arc<MinishardCache>,
     leased: Option<Leased>,
 }
@@ -132,7 +132,7 @@ impl Generation {
         &self.cache
     }
 
-    pub(crate) fn options(&self) -> &GenerationOptions {
+    pub(crate) fn options(&self) -> &OpenOptions {
         &self.options
     }
 

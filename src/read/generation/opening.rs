@@ -14,7 +14,7 @@ use crate::fs::entry;
 use crate::ids::ShardNumber;
 use crate::read::generation::slots::{check_file_len, list_shards, slots_of};
 use crate::read::generation::{Generation, Leased, ShardSlot, open_key_file};
-use crate::read::options::{GenerationOptions, OpenOptions};
+use crate::read::options::OpenOptions;
 use crate::read::shard::{KnownShard, MinishardCache, Shard, ShardFiles, ShardReader, TableFile};
 
 impl Generation {
@@ -27,7 +27,7 @@ impl Generation {
     /// system call per shard.
     pub(crate) fn open(
         directory: &Path,
-        options: GenerationOptions,
+        options: OpenOptions,
         cache: Arc<MinishardCache>,
         leased: Option<Leased>,
         previous: Option<&Generation>,
@@ -80,7 +80,7 @@ impl Generation {
 
     /// Creates a generation of one shard in memory, without a directory.
     pub(crate) fn of_shard(spec: ShardingSpec, layout: Layout, bytes: Vec<u8>) -> Generation {
-        let options = OpenOptions::new().generation(StorageKind::Heap);
+        let options = OpenOptions::new().with_storage(StorageKind::Heap);
         let cache = Arc::new(MinishardCache::new(0));
         let number = ShardNumber(0);
         let (files, known) = (ShardFiles::from_bytes(bytes), KnownShard::default());
@@ -121,7 +121,7 @@ impl Generation {
     /// Errors: those of `info` (`InvalidSpec`, for example) if neither is intact.
     pub(crate) fn open_damaged(
         directory: &Path,
-        options: GenerationOptions,
+        options: OpenOptions,
         cache: Arc<MinishardCache>,
         leased: Option<Leased>,
     ) -> Result<(Generation, Option<Manifest>)> {

@@ -7,11 +7,12 @@ use std::sync::Arc;
 
 use crate::error::{Error, Result};
 use crate::format::key_bounds::{KeyBounds, Unread};
-use crate::read::ordered::options::{RangeOptions, SortSink};
+use crate::read::ordered::options::RangeOptions;
 use crate::read::ordered::scan::scan_generation;
 use crate::read::snapshot::Snapshot;
 use crate::read::sorted_keys::key_file::{KeyBlock, KeyFile};
 use crate::read::sorted_keys::sorter::{KeySorter, SortedKeys};
+use crate::threads::progress::Phase;
 
 /// An iterator over the keys of a range in ascending order, from both ends; see [`Snapshot::key_range`].
 ///
@@ -52,7 +53,7 @@ enum Source {
     /// The keys of the range, sorted, in memory.
     Memory(Vec<u64>),
     /// The keys of the range, sorted, in a temporary file.
-    Spilled(Box<KeyFile>),
+    Spilled(Arc<KeyFile>),
 }
 
 /// The two ends of a range.
@@ -97,13 +98,17 @@ impl KeyRange {
     fn try_sort_again(&mut self) -> Result<()> {
         let Some(bounds) = self.bounds else { return Ok(()) };
         let (generation, options) = (&self.snapshot.generation, &self.options);
-        options.begin(self.snapshot.key_count().unwrap_or(0));
-        let sink = SortSink { sorter: KeySorter::new(options.budget()), options };
-        let errors = scan_generation(generation, bounds, options.asked_threads(), &sink)?;
-        self.source = match sink.sorter.finish()? {
+        options.progress.begin(Phase::Scan, self.snapshot.key_count().unwrap_or(0));
+        let sorter = KeySorter::new(options.budget());
+        let errors = scan_generation(generation, bounds, options.threads, &|keys, read| {
+            options.progress.add(read);
+            options.progress.check()?;
+            sorter.add(keys)
+        })?;
+        self.source = match sorter.finish()? {
             SortedKeys::InMemory(keys) => Source::Memory(keys),
             SortedKeys::Spilled(merge) => {
-                Source::Spilled(Box::new(KeyFile::of_merge(merge, options.budget().temp_dir)?))
+                Source::Spilled(Arc::new(KeyFile::of_merge(merge, options.budget().temp_dir)?))
             }
         };
         self.errors = errors.into_iter();
@@ -114,8 +119,7 @@ impl KeyRange {
     fn try_find_numbers(&mut self) -> Result<()> {
         self.numbers = match (self.left.bounds(), &self.source) {
             (None, _) => 0..0,
-            (Some(bounds), Source::KeyFile(file)) => file.numbers(bounds)?,
-            (Some(bounds), Source::Spilled(file)) => file.numbers(bounds)?,
+            (Some(bounds), Source::KeyFile(file) | Source::Spilled(file)) => file.numbers(bounds)?,
             (Some(bounds), Source::Memory(keys)) => {
                 let start = keys.partition_point(|key| *key < bounds.first());
                 let end = keys.partition_point(|key| *key <= bounds.last());
@@ -190,12 +194,14 @@ impl KeyRange {
             match self.key_of(number, end) {
                 Ok(key) => {
                     match end {
-                        End::Front => self.left.take_front(key),
-                        End::Back => self.left.take_back(key),
-                    }
-                    match end {
-                        End::Front => self.numbers.start = number + 1,
-                        End::Back => self.numbers.end = number,
+                        End::Front => {
+                            self.left.take_front(key);
+                            self.numbers.start = number + 1;
+                        }
+                        End::Back => {
+                            self.left.take_back(key);
+                            self.numbers.end = number;
+                        }
                     }
                     return Some(Ok(key));
                 }
@@ -214,11 +220,7 @@ impl KeyRange {
         let key = match (&self.source, block.get(number)) {
             (Source::Memory(keys), _) => usize::try_from(number).ok().and_then(|number| keys.get(number)).copied(),
             (_, Some(key)) => Some(key),
-            (Source::KeyFile(file), None) => {
-                *block = file.block(number)?;
-                block.get(number)
-            }
-            (Source::Spilled(file), None) => {
+            (Source::KeyFile(file) | Source::Spilled(file), None) => {
                 *block = file.block(number)?;
                 block.get(number)
             }

@@ -2,10 +2,8 @@
 
 use std::path::PathBuf;
 
-use crate::error::Result;
-use crate::read::ordered::scan::KeySink;
-use crate::read::sorted_keys::sorter::{KeySorter, SortBudget};
-use crate::threads::progress::{Phase, Progress};
+use crate::read::sorted_keys::sorter::SortBudget;
+use crate::threads::progress::Progress;
 
 /// Default memory in bytes: 128 million keys.
 const DEFAULT_MEMORY: u64 = 1 << 30;
@@ -30,9 +28,9 @@ const DEFAULT_MEMORY: u64 = 1 << 30;
 #[derive(Clone, Debug)]
 pub struct RangeOptions {
     memory: u64,
-    threads: usize,
+    pub(super) threads: usize,
     temp_dir: Option<PathBuf>,
-    progress: Progress,
+    pub(super) progress: Progress,
 }
 
 impl Default for RangeOptions {
@@ -80,35 +78,7 @@ impl RangeOptions {
         self
     }
 
-    pub(super) fn asked_threads(&self) -> usize {
-        self.threads
-    }
-
     pub(super) fn budget(&self) -> SortBudget<'_> {
         SortBudget { memory: self.memory, threads: self.threads, temp_dir: self.temp_dir.as_deref() }
-    }
-
-    /// Begins to read the indexes, which have this number of keys; 0 if unknown.
-    pub(super) fn begin(&self, keys: u64) {
-        self.progress.begin(Phase::Scan, keys);
-    }
-
-    /// Counts the keys of a batch. Errors: `Cancelled`.
-    pub(super) fn count(&self, read: u64) -> Result<()> {
-        self.progress.add(read);
-        self.progress.check()
-    }
-}
-
-/// Sorts the keys that a scan finds.
-pub(super) struct SortSink<'a> {
-    pub(super) sorter: KeySorter<'a>,
-    pub(super) options: &'a RangeOptions,
-}
-
-impl KeySink for SortSink<'_> {
-    fn add(&self, keys: &[u64], read: u64) -> Result<()> {
-        self.options.count(read)?;
-        self.sorter.add(keys)
     }
 }

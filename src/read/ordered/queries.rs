@@ -4,9 +4,9 @@ use std::ops::RangeBounds;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::format::key_bounds::KeyBounds;
-use crate::format::locks::into_inner;
+use crate::format::locks::{into_inner, lock};
 use crate::read::ordered::key_range::KeyRange;
 use crate::read::ordered::options::RangeOptions;
 use crate::read::ordered::range::{Range, RangeEntry};
@@ -90,9 +90,16 @@ impl Snapshot {
         let key = if self.is_ordered() {
             of_keys(&mut self.key_range(..)).transpose()?
         } else {
-            let ends = Ends::default();
-            self.scan_all(KeyBounds::ALL, &ends)?;
-            into_inner(ends.0).map(of_ends)
+            let ends = Mutex::new(None);
+            self.scan_all(KeyBounds::ALL, &|keys, _| {
+                if let (Some(first), Some(last)) = (keys.iter().min(), keys.iter().max()) {
+                    let mut ends = lock(&ends);
+                    let (low, high) = ends.unwrap_or((*first, *last));
+                    *ends = Some((low.min(*first), high.max(*last)));
+                }
+                Ok(())
+            })?;
+            into_inner(ends).map(of_ends)
         };
         key.map(|key| RangeEntry::find(self, key)).transpose()
     }
@@ -109,9 +116,12 @@ impl Snapshot {
         if let Some(numbers) = self.generation.key_file().and_then(|file| file.numbers(bounds).ok()) {
             return Ok(numbers.end - numbers.start);
         }
-        let count = Count::default();
-        self.scan_all(bounds, &count)?;
-        Ok(count.0.into_inner())
+        let count = AtomicU64::new(0);
+        self.scan_all(bounds, &|keys, _| {
+            count.fetch_add(keys.len() as u64, Ordering::Relaxed);
+            Ok(())
+        })?;
+        Ok(count.into_inner())
     }
 
     /// Returns the rank of a key: the number of keys below it. The key may be absent.
@@ -143,36 +153,10 @@ impl Snapshot {
     /// Passes the keys of a range to `sink`.
     ///
     /// Errors: the first one that the scan met.
-    fn scan_all(&self, bounds: KeyBounds, sink: &dyn KeySink) -> Result<()> {
+    fn scan_all(&self, bounds: KeyBounds, sink: &KeySink<'_>) -> Result<()> {
         match scan_generation(&self.generation, bounds, 0, sink)?.into_iter().next() {
             Some(error) => Err(error),
             None => Ok(()),
         }
-    }
-}
-
-/// The smallest and the largest key of a scan.
-#[derive(Default)]
-struct Ends(Mutex<Option<(u64, u64)>>);
-
-impl KeySink for Ends {
-    fn add(&self, keys: &[u64], _read: u64) -> Result<()> {
-        if let (Some(first), Some(last)) = (keys.iter().min(), keys.iter().max()) {
-            let mut ends = self.0.lock().map_err(|_| Error::internal("a thread of the scan panicked"))?;
-            let (low, high) = ends.unwrap_or((*first, *last));
-            *ends = Some((low.min(*first), high.max(*last)));
-        }
-        Ok(())
-    }
-}
-
-/// The number of keys of a scan.
-#[derive(Default)]
-struct Count(AtomicU64);
-
-impl KeySink for Count {
-    fn add(&self, keys: &[u64], _read: u64) -> Result<()> {
-        self.0.fetch_add(keys.len() as u64, Ordering::Relaxed);
-        Ok(())
     }
 }

@@ -39,13 +39,9 @@ pub(crate) struct ScanShards<'a> {
     pub(crate) open: &'a (dyn Fn(ShardNumber) -> Result<Option<Shard>> + Sync),
 }
 
-/// Takes the keys that a scan finds.
-pub(crate) trait KeySink: Sync {
-    /// Takes keys of the range, in any order, each once. `read` is the number of keys that the scan has read for them.
-    ///
-    /// An error ends the scan.
-    fn add(&self, keys: &[u64], read: u64) -> Result<()>;
-}
+/// Takes the keys that a scan finds: keys of the range, in any order, each once, and the number of keys that the scan has
+/// read for them. An error ends the scan.
+pub(crate) type KeySink<'a> = dyn Fn(&[u64], u64) -> Result<()> + Sync + 'a;
 
 /// Passes the keys of a range to `sink`, and returns the errors of bad entries, minishards and shards, in storage order.
 ///
@@ -57,7 +53,7 @@ pub(crate) fn scan_generation(
     generation: &Generation,
     bounds: KeyBounds,
     threads: usize,
-    sink: &dyn KeySink,
+    sink: &KeySink<'_>,
 ) -> Result<Vec<Error>> {
     let candidates = Candidates::new(*generation.spec(), bounds);
     if candidates.count() <= FEW_MINISHARDS {
@@ -77,7 +73,7 @@ fn visit(
     generation: &Generation,
     candidates: &Candidates,
     bounds: KeyBounds,
-    sink: &dyn KeySink,
+    sink: &KeySink<'_>,
 ) -> Result<Vec<Error>> {
     let (mut batch, mut errors) = (Batch::new(bounds, sink), Errors::default());
     let (mut charged, mut budget) = (None, IndexBudget::default());
@@ -109,7 +105,7 @@ pub(crate) fn scan(
     shards: &ScanShards<'_>,
     bounds: KeyBounds,
     threads: usize,
-    sink: &dyn KeySink,
+    sink: &KeySink<'_>,
 ) -> Result<Vec<Error>> {
     let threads = threads::count(threads);
     let units = units(shards, &Candidates::new(shards.spec, bounds), threads.get());
@@ -156,7 +152,7 @@ fn scan_unit(
     shards: &ScanShards<'_>,
     unit: &Unit,
     bounds: KeyBounds,
-    sink: &dyn KeySink,
+    sink: &KeySink<'_>,
     errors: &mut Errors,
 ) -> Result<()> {
     let shard = match (shards.open)(unit.shard) {
@@ -188,7 +184,7 @@ fn scan_unit(
 /// Collects the keys of some minishards until there are enough to pass on.
 struct Batch<'a> {
     bounds: KeyBounds,
-    sink: &'a dyn KeySink,
+    sink: &'a KeySink<'a>,
     keys: Vec<u64>,
     /// The position in `keys` of the first key of the current minishard.
     minishard: usize,
@@ -196,7 +192,7 @@ struct Batch<'a> {
 }
 
 impl<'a> Batch<'a> {
-    fn new(bounds: KeyBounds, sink: &'a dyn KeySink) -> Batch<'a> {
+    fn new(bounds: KeyBounds, sink: &'a KeySink<'a>) -> Batch<'a> {
         Batch { bounds, sink, keys: Vec::new(), minishard: 0, read: 0 }
     }
 
@@ -226,7 +222,7 @@ impl<'a> Batch<'a> {
     }
 
     fn flush(&mut self) -> Result<()> {
-        self.sink.add(&self.keys, self.read)?;
+        (self.sink)(&self.keys, self.read)?;
         self.keys.clear();
         (self.minishard, self.read) = (0, 0);
         Ok(())

@@ -43,14 +43,10 @@ impl TableFile {
         most_sections: usize,
         shards: StorageKind,
     ) -> Option<TableFile> {
-        let kind = match shards {
-            StorageKind::Mapped { permission, max_maps, .. } => {
-                StorageKind::Mapped { permission, max_maps, access: Access::Normal }
-            }
-            StorageKind::Positioned => StorageKind::Positioned,
-            StorageKind::Heap => return None,
-        };
-        let file = Storage::open(&directory.join(manifest::MINISHARDS), kind).ok()?;
+        if matches!(shards, StorageKind::Heap) {
+            return None;
+        }
+        let file = Storage::open(&directory.join(manifest::MINISHARDS), shards.with_access(Access::Normal)).ok()?;
         if file.len() != stated.checksum.bytes {
             return None;
         }

@@ -34,24 +34,16 @@ impl KeyFileWriter {
     ///
     /// Errors: `Io`; `Internal` if the key is not larger than the previous one.
     pub(crate) fn push(&mut self, key: u64) -> Result<()> {
+        if let Some(last) = self.block.last().filter(|last| **last >= key) {
+            let message = format!("expected ascending keys for the key file, found {key} after {last}");
+            return Err(Error::internal(message));
+        }
         if self.block.len() as u64 == BLOCK_KEYS {
-            let last = self.block.last().copied().unwrap_or_default();
-            self.check_ascends(last, key)?;
             self.end_block()?;
-        } else if let Some(last) = self.block.last() {
-            self.check_ascends(*last, key)?;
         }
         self.block.push(key);
         self.keys += 1;
         Ok(())
-    }
-
-    fn check_ascends(&self, last: u64, key: u64) -> Result<()> {
-        if last < key {
-            Ok(())
-        } else {
-            Err(Error::internal(format!("expected ascending keys for the key file, found {key} after {last}")))
-        }
     }
 
     fn end_block(&mut self) -> Result<()> {
