@@ -19,9 +19,8 @@ impl Holes {
     ///
     /// If the file cannot be opened or has another length now, everything is data.
     pub(crate) fn of(path: &Path, len: u64) -> Holes {
-        let opened = if is_supported() { open_regular(path).ok() } else { None };
-        let file = opened.filter(|(_, found)| *found == len).map(|(file, _)| file);
-        Holes { file, len }
+        let opened = open_regular(path).ok().filter(|(_, found)| *found == len);
+        Holes { file: opened.map(|(file, _)| file), len }
     }
 
     /// Creates the holes of `len` bytes without any: everything is data.
@@ -48,47 +47,28 @@ impl Holes {
 }
 
 #[cfg(any(target_os = "linux", target_os = "android", target_os = "freebsd", target_os = "macos"))]
-mod system {
-    use std::fs::File;
-
-    use rustix::fs::{SeekFrom, seek};
-    use rustix::io::Errno;
-
-    pub(super) fn is_supported() -> bool {
-        true
+fn next_data(file: &File, len: u64, offset: u64) -> Option<u64> {
+    match rustix::fs::seek(file, rustix::fs::SeekFrom::Data(offset)) {
+        Ok(data) => Some(data),
+        Err(rustix::io::Errno::NXIO) => Some(len), // no data from here on
+        Err(_) => None,
     }
+}
 
-    pub(super) fn next_data(file: &File, len: u64, offset: u64) -> Option<u64> {
-        match seek(file, SeekFrom::Data(offset)) {
-            Ok(data) => Some(data),
-            Err(Errno::NXIO) => Some(len), // no data from here on
-            Err(_) => None,
-        }
-    }
-
-    pub(super) fn next_hole(file: &File, offset: u64) -> Option<u64> {
-        seek(file, SeekFrom::Hole(offset)).ok()
-    }
+#[cfg(any(target_os = "linux", target_os = "android", target_os = "freebsd", target_os = "macos"))]
+fn next_hole(file: &File, offset: u64) -> Option<u64> {
+    rustix::fs::seek(file, rustix::fs::SeekFrom::Hole(offset)).ok()
 }
 
 #[cfg(not(any(target_os = "linux", target_os = "android", target_os = "freebsd", target_os = "macos")))]
-mod system {
-    use std::fs::File;
-
-    pub(super) fn is_supported() -> bool {
-        false
-    }
-
-    pub(super) fn next_data(_: &File, _: u64, _: u64) -> Option<u64> {
-        None
-    }
-
-    pub(super) fn next_hole(_: &File, _: u64) -> Option<u64> {
-        None
-    }
+fn next_data(_: &File, _: u64, _: u64) -> Option<u64> {
+    None
 }
 
-use system::{is_supported, next_data, next_hole};
+#[cfg(not(any(target_os = "linux", target_os = "android", target_os = "freebsd", target_os = "macos")))]
+fn next_hole(_: &File, _: u64) -> Option<u64> {
+    None
+}
 
 #[cfg(test)]
 mod tests {

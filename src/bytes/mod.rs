@@ -7,12 +7,13 @@ mod block_reader;
 mod cursor;
 mod file;
 mod holes;
-mod loaded;
+mod huge;
 mod mmap;
 mod read_ahead;
 mod sink;
 
 use std::fs::File;
+use std::io::Read;
 use std::ops::Deref;
 use std::path::Path;
 
@@ -22,14 +23,16 @@ pub(crate) use cursor::{Cursor, WRITE_BLOCK, create_new};
 pub use file::{PositionedFile, open_regular};
 pub(crate) use file::{explain_missing, read_exact_at, read_whole, regular_len};
 pub(crate) use holes::Holes;
-pub use loaded::HugeBytes;
-pub(crate) use loaded::Loaded;
+pub use huge::HugeBytes;
 pub(crate) use mmap::live_maps;
 pub use mmap::{MapPermission, Mapping};
 pub(crate) use sink::Sink;
 
 use crate::byte_range::ByteRange;
 use crate::error::{Error, Result};
+
+/// Bytes per read of a file into memory. The checksum of a chunk is computed while the chunk is in the processor's cache.
+const CHUNK: usize = 256 << 10;
 
 /// The bytes of one file.
 #[repr(u8)] // every lookup tests the variant, and a separate tag byte is the fastest to test
@@ -111,8 +114,24 @@ impl Storage {
     }
 
     /// Reads an open regular file of `len` bytes into memory, and passes the bytes to `each` in chunks.
-    pub fn load(file: File, len: u64, path: &Path, each: &mut dyn FnMut(&[u8])) -> Result<Storage> {
-        Loaded::read(file, len, path, each).map(Storage::from)
+    ///
+    /// Errors: `TooLarge` if the allocation fails; `Io`.
+    pub fn load(mut file: File, len: u64, path: &Path, each: &mut dyn FnMut(&[u8])) -> Result<Storage> {
+        let mut read = |bytes: &mut [u8]| {
+            bytes.chunks_mut(CHUNK).try_for_each(|chunk| {
+                file.read_exact(chunk).map_err(|error| Error::io("read the whole file", path, error))?;
+                each(chunk);
+                Ok(())
+            })
+        };
+        let len = usize::try_from(len).unwrap_or(usize::MAX);
+        if let Some(mut bytes) = HugeBytes::zeroed(len) {
+            read(bytes.as_mut())?;
+            return Ok(Storage::Huge(bytes));
+        }
+        let mut bytes = AlignedBytes::zeroed(len, AlignedBytes::PAGE).map_err(|error| error.at_path(path))?;
+        read(bytes.as_mut())?;
+        Ok(Storage::Heap(bytes))
     }
 
     /// Returns the length in bytes when the file was opened.
@@ -196,15 +215,6 @@ impl Storage {
 fn out_of_file(range: ByteRange, len: u64) -> Error {
     let message = format!("expected bytes {}..{}, found a file of {len} bytes", range.start, range.end);
     Error::corrupt(message).at_offset(range.start)
-}
-
-impl From<Loaded> for Storage {
-    fn from(loaded: Loaded) -> Storage {
-        match loaded {
-            Loaded::Heap(bytes) => Storage::Heap(bytes),
-            Loaded::Huge(bytes) => Storage::Huge(bytes),
-        }
-    }
 }
 
 /// Bytes borrowed from memory, or read into a buffer.
