@@ -3,6 +3,7 @@
 use std::fs::File;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use crate::byte_range::ByteRange;
 use crate::bytes::AlignedBytes;
@@ -60,6 +61,12 @@ pub(crate) fn read_whole(path: &Path, cap: u64) -> Result<Vec<u8>> {
 impl PositionedFile {
     pub(crate) fn new(file: File, len: u64, path: &Path) -> PositionedFile {
         PositionedFile { file: KeptFile::new(file), path: path.to_path_buf(), len, read_ahead: ReadAhead::default() }
+    }
+
+    /// Takes a file without a name, which cannot be opened again.
+    pub(crate) fn unnamed(file: Arc<File>, len: u64, path: &Path) -> PositionedFile {
+        let file = KeptFile::always(file);
+        PositionedFile { file, path: path.to_path_buf(), len, read_ahead: ReadAhead::default() }
     }
 
     #[inline]

@@ -41,6 +41,11 @@ impl KeptFile {
         KeptFile(file)
     }
 
+    /// Keeps a file open for as long as this value lives.
+    pub(crate) fn always(file: Arc<File>) -> KeptFile {
+        KeptFile(Arc::new(ArcSwapOption::new(Some(file))))
+    }
+
     /// Returns the file, unless it was closed.
     pub(crate) fn get(&self) -> arc_swap::Guard<Option<Arc<File>>> {
         self.0.load()

@@ -231,7 +231,7 @@ mod tests {
         let db = OpenOptions::new().open(store).unwrap();
         let snapshot = db.snapshot();
         let shards = &snapshot.generation.manifest().unwrap().shards;
-        let tag = Tag::of_shards(shards.iter().map(|shard| (shard.number, shard.keys, shard.crc32)));
+        let tag = Tag::of_shards(shards);
         let (mut bytes, mut directory) = (Vec::new(), DirectoryBuilder::default());
         for (number, keys) in (0..).zip(blocks) {
             let block = encode_block(tag, number, keys);

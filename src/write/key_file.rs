@@ -47,7 +47,7 @@ pub(super) fn write(directory: &Path, target: &ShardsTarget<'_>, shards: &[Shard
     }
     let path = directory.join(manifest::KEYS);
     let file = create_new(&path)?;
-    let tag = Tag::of_shards(shards.iter().map(|shard| (shard.number, shard.keys, shard.crc32)));
+    let tag = Tag::of_shards(shards);
     let to = Cursor::new(Sink::file(Arc::clone(&file), &path), 0, WRITE_BLOCK);
     let mut writer = KeyFileWriter::new(to.with_digest(), tag);
     sorter.finish()?.try_for_each(|key| writer.push(key))?;

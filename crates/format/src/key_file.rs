@@ -30,7 +30,7 @@ use std::ops::Range;
 use crc32fast::Hasher;
 
 use crate::error::{Error, Result};
-use crate::ids::ShardNumber;
+use crate::manifest::ShardRecord;
 use crate::minishard_table::{bits_from, low_word};
 
 const MAGIC: [u8; 8] = *b"shardkey";
@@ -59,12 +59,12 @@ pub struct Tag(pub u32);
 
 impl Tag {
     /// Computes the tag from the number, the count of keys and the CRC-32 of each shard, in ascending order of numbers.
-    pub fn of_shards(shards: impl Iterator<Item = (ShardNumber, u64, u32)>) -> Tag {
+    pub fn of_shards(shards: &[ShardRecord]) -> Tag {
         let mut crc32 = Hasher::new();
-        for (number, keys, file_crc32) in shards {
-            crc32.update(&number.0.to_le_bytes());
-            crc32.update(&keys.to_le_bytes());
-            crc32.update(&file_crc32.to_le_bytes());
+        for shard in shards {
+            crc32.update(&shard.number.0.to_le_bytes());
+            crc32.update(&shard.keys.to_le_bytes());
+            crc32.update(&shard.crc32.to_le_bytes());
         }
         Tag(crc32.finalize())
     }
@@ -98,7 +98,7 @@ impl Shape {
     }
 
     /// Returns the number of keys in a block.
-    pub fn keys_of(self, block: u64) -> u64 {
+    fn keys_of(self, block: u64) -> u64 {
         self.keys.saturating_sub(block.saturating_mul(BLOCK_KEYS)).min(BLOCK_KEYS)
     }
 
@@ -196,10 +196,13 @@ impl Tail {
         directory.checked_add(self.shape.directory_len(previous))
     }
 
-    /// Returns the byte range of the directory of a group; `None` if there is no such group.
-    pub fn directory_range(&self, group: u64) -> Option<Range<u64>> {
-        let start = self.groups.get(usize::try_from(group).ok()?)?.directory;
-        Some(start..start.checked_add(self.shape.directory_len(group))?)
+    /// Returns the byte range of the directory of a group.
+    ///
+    /// Errors: `Corrupt` if there is no such group.
+    pub fn directory_range(&self, group: u64) -> Result<Range<u64>> {
+        let of_group = usize::try_from(group).ok().and_then(|group| self.groups.get(group));
+        let start = of_group.ok_or_else(|| self.absent("group", group))?.directory;
+        Ok(start..start + self.shape.directory_len(group)) // within the file
     }
 
     /// Returns the group that holds `key` if any does: the last one that does not begin after it. The first one if all
@@ -240,6 +243,25 @@ impl Tail {
         }
         Ok(Directory { first_block: group * GROUP_BLOCKS, blocks })
     }
+
+    /// Returns the block with this number, as the directory of its group states it.
+    ///
+    /// Errors: `Corrupt` if there is no such block.
+    pub fn block(&self, directory: &Directory, number: u64) -> Result<BlockEntry> {
+        directory.block(number).ok_or_else(|| self.absent("block", number))
+    }
+
+    /// Reads the keys of a block.
+    ///
+    /// Errors: those of [`decode_block`].
+    pub fn read_block(&self, number: u64, block: BlockEntry, bytes: &[u8]) -> Result<Vec<u64>> {
+        decode_block(self.tag, number, block.first_key, self.shape.keys_of(number), bytes)
+    }
+
+    #[cold]
+    fn absent(&self, what: &str, number: u64) -> Error {
+        Error::corrupt(format!("expected {what} {number} in the key file, found {} keys", self.shape.keys))
+    }
 }
 
 /// A block as the directory of its group states it. Offsets are those in the file.
@@ -259,7 +281,7 @@ pub struct Directory {
 
 impl Directory {
     /// Returns the block with this number, if it is in the group.
-    pub fn block(&self, number: u64) -> Option<BlockEntry> {
+    fn block(&self, number: u64) -> Option<BlockEntry> {
         self.blocks.get(usize::try_from(number.checked_sub(self.first_block)?).ok()?).copied()
     }
 
@@ -267,6 +289,27 @@ impl Directory {
     /// after it. The first one if all begin after it.
     pub fn block_of_key(&self, key: u64) -> u64 {
         self.first_block + self.blocks.partition_point(|block| block.first_key <= key).saturating_sub(1) as u64
+    }
+}
+
+/// Decoded blocks: consecutive keys and the number of the first one.
+#[derive(Debug, Default)]
+pub struct KeyRun {
+    pub first: u64,
+    pub keys: Vec<u64>,
+}
+
+impl KeyRun {
+    /// Returns the key with this number, if it is in the run.
+    #[inline]
+    pub fn get(&self, number: u64) -> Option<u64> {
+        let at = usize::try_from(number.checked_sub(self.first)?).ok()?;
+        self.keys.get(at).copied()
+    }
+
+    /// Returns the number of keys of the file below `key`. The run begins with the block that holds `key` if any does.
+    pub fn rank(&self, key: u64) -> u64 {
+        self.first + self.keys.partition_point(|other| *other < key) as u64
     }
 }
 
@@ -623,8 +666,8 @@ mod tests {
         let file_len = 30 + 12 + 4 + 40;
         assert_eq!(Tail::stated_len(golden.last_chunk().unwrap(), file_len).unwrap(), 40);
         assert_eq!(Tail::read(&golden, file_len).unwrap(), tail);
-        assert_eq!(tail.directory_range(0), Some(30..46));
-        assert_eq!(tail.directory_range(1), None);
+        assert_eq!(tail.directory_range(0).unwrap(), 30..46);
+        assert_eq!(tail.directory_range(1).unwrap_err().kind(), crate::ErrorKind::Corrupt);
 
         assert!(Tail::read(&golden, file_len - 1).is_err(), "the directory ends in the group table");
         assert!(Tail::stated_len(golden.last_chunk().unwrap(), 39).is_err());

@@ -4,8 +4,8 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use sharddb_format::key_bounds::KeyBounds;
-use sharddb_format::key_file::{self, BLOCK_KEYS, Directory, GROUP_BLOCKS, TRAILER_LEN, Tag, Tail};
-use sharddb_format::manifest::{self, Manifest};
+use sharddb_format::key_file::{BLOCK_KEYS, Directory, GROUP_BLOCKS, KeyRun, TRAILER_LEN, Tag, Tail};
+use sharddb_format::manifest;
 use sharddb_format::{Error, Result};
 
 use crate::generation::RemoteGeneration;
@@ -26,13 +26,6 @@ pub(crate) struct RemoteKeyFile {
     last_directory: Option<(u64, Arc<Directory>)>,
 }
 
-/// Consecutive keys.
-pub(crate) struct KeyRun {
-    /// The number of the first key.
-    pub(crate) first: u64,
-    pub(crate) keys: Vec<u64>,
-}
-
 impl RemoteGeneration {
     /// Opens the key file; `None` if the generation has none, or not the one that the manifest states.
     pub(crate) async fn open_key_file(&self, exchange: &Exchange) -> Option<RemoteKeyFile> {
@@ -47,7 +40,7 @@ impl RemoteGeneration {
         };
         let start = end.as_slice().len().checked_sub(usize::try_from(tail_len).ok()?)?;
         let tail = Tail::read(end.as_slice().get(start..)?, len).ok()?;
-        (tail.shape.keys == manifest.keys && tail.tag == tag_of(manifest))
+        (tail.shape.keys == manifest.keys && tail.tag == Tag::of_shards(&manifest.shards))
             .then_some(RemoteKeyFile { tail, last_directory: None })
     }
 
@@ -55,10 +48,6 @@ impl RemoteGeneration {
         let span = Span::exact(self.auxiliary_object(manifest::KEYS), range);
         self.objects.read(exchange, &span).await.map_err(|unread| self.explain(&span, &unread))
     }
-}
-
-fn tag_of(manifest: &Manifest) -> Tag {
-    Tag::of_shards(manifest.shards.iter().map(|shard| (shard.number, shard.keys, shard.crc32)))
 }
 
 impl RemoteKeyFile {
@@ -88,7 +77,7 @@ impl RemoteKeyFile {
         let directory = self.directory(generation, exchange, group).await?;
         let block = directory.block_of_key(key);
         let run = self.blocks(generation, exchange, &directory, block..block + 1).await?;
-        Ok(run.first + run.keys.partition_point(|other| *other < key) as u64)
+        Ok(run.rank(key))
     }
 
     /// Reads the block with the key of this number, and some after it.
@@ -119,8 +108,7 @@ impl RemoteKeyFile {
         {
             return Ok(directory.clone());
         }
-        let range = self.tail.directory_range(group).ok_or_else(|| self.absent("group", group))?;
-        let bytes = generation.read_keys(exchange, range).await?;
+        let bytes = generation.read_keys(exchange, self.tail.directory_range(group)?).await?;
         let directory = self.tail.read_directory(group, bytes.as_slice());
         let directory = Arc::new(directory.map_err(|error| at_key_file(generation, error))?);
         self.last_directory = Some((group, directory.clone()));
@@ -135,27 +123,21 @@ impl RemoteKeyFile {
         directory: &Directory,
         blocks: Range<u64>,
     ) -> Result<KeyRun> {
-        let entry = |number| directory.block(number).ok_or_else(|| self.absent("block", number));
-        let start = entry(blocks.start)?.start;
-        let end = entry(blocks.end.saturating_sub(1))?.end;
+        let start = self.tail.block(directory, blocks.start)?.start;
+        let end = self.tail.block(directory, blocks.end.saturating_sub(1))?.end;
         let bytes = generation.read_keys(exchange, start..end).await?;
         let mut keys = Vec::new();
         for number in blocks.clone() {
-            let entry = entry(number)?;
+            let entry = self.tail.block(directory, number)?;
             let offset = |at: u64| usize::try_from(at.checked_sub(start)?).ok();
             let range = offset(entry.start).zip(offset(entry.end));
             let block = range.and_then(|(start, end)| bytes.as_slice().get(start..end));
             let block =
                 block.ok_or_else(|| Error::internal("expected bytes with the blocks of the key file, found others"))?;
-            let count = self.tail.shape.keys_of(number);
-            let decoded = key_file::decode_block(self.tail.tag, number, entry.first_key, count, block);
+            let decoded = self.tail.read_block(number, entry, block);
             keys.extend(decoded.map_err(|error| at_key_file(generation, error))?);
         }
         Ok(KeyRun { first: blocks.start * BLOCK_KEYS, keys })
-    }
-
-    fn absent(&self, what: &str, number: u64) -> Error {
-        Error::corrupt(format!("expected {what} {number} in the key file, found {} keys", self.tail.shape.keys))
     }
 }
 

@@ -5,10 +5,11 @@ use std::ops::{Range, RangeBounds};
 use std::sync::Arc;
 
 use sharddb_format::key_bounds::KeyBounds;
+use sharddb_format::key_file::KeyRun;
 use sharddb_format::{Error, ErrorKind, Result};
 
 use crate::generation::RemoteGeneration;
-use crate::key_file::{KeyRun, RemoteKeyFile};
+use crate::key_file::RemoteKeyFile;
 use crate::operation::{Exchange, Operation};
 use crate::rounds::Reads;
 use crate::scan::Position;

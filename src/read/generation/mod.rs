@@ -17,9 +17,8 @@ use std::sync::{Arc, OnceLock};
 
 use crate::bytes::StorageKind;
 use crate::error::Result;
-use crate::format::key_file::Tag;
 use crate::format::layout::Layout;
-use crate::format::manifest::{self, Manifest};
+use crate::format::manifest::Manifest;
 use crate::format::spec::ShardingSpec;
 use crate::fs::entry;
 use crate::ids::{MinishardNumber, ShardNumber};
@@ -89,7 +88,7 @@ impl Generation {
 
     /// Opens the key file as it is on disk now; `None` if the manifest states none.
     pub(crate) fn open_key_file_apart(&self) -> Option<Result<KeyFile>> {
-        open_key_file(&self.directory, self.manifest.as_ref()?, StorageKind::Positioned)
+        KeyFile::open(&self.directory, self.manifest.as_ref()?, StorageKind::Positioned)
     }
 
     pub(crate) fn directory(&self) -> &Path {
@@ -222,11 +221,4 @@ impl<'a> Found<'a> {
     pub(crate) fn value_location(&self) -> Result<ValueLocation> {
         self.reader().value_location(self.key.minishard, self.key.row)
     }
-}
-
-/// Opens the key file that a manifest states; `None` if it states none.
-fn open_key_file(directory: &Path, manifest: &Manifest, storage: StorageKind) -> Option<Result<KeyFile>> {
-    let stated = manifest.auxiliary(manifest::KEYS)?;
-    let shards = manifest.shards.iter().map(|shard| (shard.number, shard.keys, shard.crc32));
-    Some(KeyFile::open(directory, stated, (manifest.keys, Tag::of_shards(shards)), storage))
 }

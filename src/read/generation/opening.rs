@@ -13,9 +13,10 @@ use crate::format::spec::ShardingSpec;
 use crate::fs::entry;
 use crate::ids::ShardNumber;
 use crate::read::generation::slots::{check_file_len, list_shards, slots_of};
-use crate::read::generation::{Generation, Leased, ShardSlot, open_key_file};
+use crate::read::generation::{Generation, Leased, ShardSlot};
 use crate::read::options::OpenOptions;
 use crate::read::shard::{KnownShard, MinishardCache, Shard, ShardFiles, ShardReader, TableFile};
+use crate::read::sorted_keys::key_file::KeyFile;
 
 impl Generation {
     /// Opens a directory. Shards are opened at first use, unless they are loaded or `read_ahead_index` is set.
@@ -48,7 +49,7 @@ impl Generation {
             let stated = manifest.auxiliary(manifest::MINISHARDS)?;
             TableFile::open(directory, stated, manifest.shards.len(), options.storage)
         });
-        let key_file = manifest.as_ref().and_then(|manifest| open_key_file(directory, manifest, options.storage));
+        let key_file = manifest.as_ref().and_then(|manifest| KeyFile::open(directory, manifest, options.storage));
         let key_file = key_file.and_then(Result::ok); // without it, ordered reads use the indexes
         let mut generation = Generation {
             directory: directory.to_path_buf(),

@@ -7,10 +7,11 @@ use std::sync::Arc;
 
 use crate::error::{Error, Result};
 use crate::format::key_bounds::{KeyBounds, Unread};
+use crate::format::key_file::KeyRun;
 use crate::read::ordered::options::RangeOptions;
 use crate::read::ordered::scan::scan_generation;
 use crate::read::snapshot::Snapshot;
-use crate::read::sorted_keys::key_file::{KeyBlock, KeyFile};
+use crate::read::sorted_keys::key_file::KeyFile;
 use crate::read::sorted_keys::sorter::{KeySorter, SortedKeys};
 use crate::threads::progress::Phase;
 
@@ -41,8 +42,8 @@ pub struct KeyRange {
     /// The numbers in the source of the keys that are left.
     numbers: ops::Range<u64>,
     /// The blocks of the last key from each end.
-    front: KeyBlock,
-    back: KeyBlock,
+    front: KeyRun,
+    back: KeyRun,
     errors: std::vec::IntoIter<Error>,
 }
 
@@ -73,8 +74,8 @@ impl KeyRange {
             left: Unread::whole(bounds),
             source: Source::Memory(Vec::new()),
             numbers: 0..0,
-            front: KeyBlock::default(),
-            back: KeyBlock::default(),
+            front: KeyRun::default(),
+            back: KeyRun::default(),
             errors: Vec::new().into_iter(),
         };
         if let Some(file) = snapshot.generation.key_file() {
@@ -89,7 +90,7 @@ impl KeyRange {
 
     /// Reads the keys of the range from the indexes and sorts them. Those that were returned are not left.
     fn sort_again(&mut self) {
-        (self.front, self.back) = (KeyBlock::default(), KeyBlock::default());
+        (self.front, self.back) = (KeyRun::default(), KeyRun::default());
         if let Err(error) = self.try_sort_again() {
             self.end_with(error);
         }

@@ -3,14 +3,13 @@
 
 use std::ops::Range;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
 use crate::byte_range::ByteRange;
-use crate::bytes::{Access, AlignedBytes, Bytes, Cursor, Sink, Storage, StorageKind, read_exact_at};
+use crate::bytes::{Access, Cursor, PositionedFile, Sink, Storage, StorageKind};
 use crate::error::{Error, Result};
 use crate::format::key_bounds::KeyBounds;
-use crate::format::key_file::{self, BLOCK_KEYS, Directory, GROUP_BLOCKS, TRAILER_LEN, Tag, Tail};
-use crate::format::manifest::{self, AuxiliaryRecord};
+use crate::format::key_file::{BLOCK_KEYS, Directory, GROUP_BLOCKS, KeyRun, TRAILER_LEN, Tag, Tail};
+use crate::format::manifest::{self, Manifest};
 use crate::read::sorted_keys::key_writer::KeyFileWriter;
 use crate::read::sorted_keys::sorter::RunMerge;
 use crate::read::sorted_keys::temp_file::TempFile;
@@ -20,108 +19,53 @@ const WRITE_BLOCK: usize = 1 << 20;
 
 /// An open key file. Memory: 16 bytes per 262,144 keys.
 pub(crate) struct KeyFile {
-    file: OpenFile,
+    file: Storage,
     path: PathBuf,
     tail: Tail,
 }
 
-/// The bytes of a key file.
-enum OpenFile {
-    OfGeneration(Storage),
-    /// A file without a name, which cannot be opened again, and its length.
-    Temporary(TempFile, u64),
-}
-
-impl OpenFile {
-    fn len(&self) -> u64 {
-        match self {
-            Self::OfGeneration(storage) => storage.len(),
-            Self::Temporary(_, len) => *len,
-        }
-    }
-
-    fn read(&self, range: ByteRange) -> Result<Bytes<'_>> {
-        match self {
-            Self::OfGeneration(storage) => storage.read(range, 1),
-            Self::Temporary(TempFile { file, path }, _) => {
-                let mut bytes = AlignedBytes::zeroed(usize::try_from(range.len()).unwrap_or(usize::MAX), 1)?;
-                read_exact_at(file, bytes.as_mut(), range.start).map_err(|error| Error::io("read", path, error))?;
-                Ok(Bytes::Owned(bytes))
-            }
-        }
-    }
-}
-
-/// A decoded block: consecutive keys and the number of the first one.
-#[derive(Debug, Default)]
-pub(crate) struct KeyBlock {
-    pub(crate) first: u64,
-    pub(crate) keys: Vec<u64>,
-}
-
-impl KeyBlock {
-    /// Returns the key with this number, if it is in the block.
-    #[inline]
-    pub(crate) fn get(&self, number: u64) -> Option<u64> {
-        let at = usize::try_from(number.checked_sub(self.first)?).ok()?;
-        self.keys.get(at).copied()
-    }
-}
-
 impl KeyFile {
-    /// Opens the key file of a generation with the storage of the shards. `keys` is the number of keys that the manifest
-    /// states, and `tag` the tag of its shards.
+    /// Opens the key file of a generation with the storage of the shards; `None` if the manifest states none.
     ///
     /// Errors: `Io`, `TooLarge`; `Corrupt` if it does not have the stated length, or a damaged or another group table.
-    pub(crate) fn open(
-        directory: &Path,
-        stated: &AuxiliaryRecord,
-        (keys, tag): (u64, Tag),
-        shards: StorageKind,
-    ) -> Result<KeyFile> {
+    pub(crate) fn open(directory: &Path, manifest: &Manifest, shards: StorageKind) -> Option<Result<KeyFile>> {
+        let stated = manifest.auxiliary(manifest::KEYS)?.checksum.bytes;
         let path = directory.join(manifest::KEYS);
-        let kind = match shards {
-            StorageKind::Mapped { permission, max_maps, .. } => {
-                StorageKind::Mapped { permission, max_maps, access: Access::Normal }
+        let opened = Storage::open(&path, shards.with_access(Access::Normal));
+        Some(opened.and_then(|file| KeyFile::new(file, path)).and_then(|file| {
+            let (len, found) = (file.file_bytes(), file.len());
+            if (len, found, file.tail.tag) == (stated, manifest.keys, Tag::of_shards(&manifest.shards)) {
+                return Ok(file);
             }
-            other => other,
-        };
-        let file = KeyFile::new(OpenFile::OfGeneration(Storage::open(&path, kind)?), path)?;
-        let len = file.file.len();
-        let found = (len, file.len(), file.tail.tag);
-        if found != (stated.checksum.bytes, keys, tag) {
             let message = format!(
-                "expected the key file of this generation, of {} bytes and {keys} keys, found one of {len} bytes and {} \
-                 keys",
-                stated.checksum.bytes,
-                file.len()
+                "expected the key file of this generation, of {stated} bytes and {} keys, found one of {len} bytes and \
+                 {found} keys",
+                manifest.keys
             );
-            return Err(Error::corrupt(message).at_path(&file.path));
-        }
-        Ok(file)
+            Err(Error::corrupt(message).at_path(&file.path))
+        }))
     }
 
     /// Writes merged runs to a temporary file and opens it.
     pub(crate) fn of_merge(mut merge: RunMerge, temp_dir: Option<&Path>) -> Result<KeyFile> {
-        let temporary = TempFile::create(temp_dir)?;
-        let path = temporary.path.clone();
-        let to = Cursor::new(Sink::file(Arc::clone(&temporary.file), &path), 0, WRITE_BLOCK);
+        let TempFile { file, path } = TempFile::create(temp_dir)?;
+        let to = Cursor::new(Sink::file(file.clone(), &path), 0, WRITE_BLOCK);
         let mut writer = KeyFileWriter::new(to, Tag::default());
         while let Some(key) = merge.next()? {
             writer.push(key)?;
         }
         let len = writer.finish()?.bytes;
-        KeyFile::new(OpenFile::Temporary(temporary, len), path)
+        KeyFile::new(Storage::File(PositionedFile::unnamed(file, len, &path)), path)
     }
 
-    fn new(file: OpenFile, path: PathBuf) -> Result<KeyFile> {
+    fn new(file: Storage, path: PathBuf) -> Result<KeyFile> {
         let tail = KeyFile::read_tail(&file).map_err(|error| error.at_path(&path))?;
         Ok(KeyFile { file, path, tail })
     }
 
-    fn read_tail(file: &OpenFile) -> Result<Tail> {
+    fn read_tail(file: &Storage) -> Result<Tail> {
         let len = file.len();
-        let read_last = |bytes: u64| file.read(ByteRange { start: len - bytes, end: len });
+        let read_last = |bytes: u64| file.read(ByteRange { start: len - bytes, end: len }, 1);
         let trailer = match len.checked_sub(TRAILER_LEN as u64) {
             Some(_) => read_last(TRAILER_LEN as u64)?,
             None => return Err(Error::corrupt(format!("expected a key file of at least 24 bytes, found {len}"))),
@@ -167,13 +111,13 @@ impl KeyFile {
         }
         let directory = self.directory(self.tail.group_of_key(key))?;
         let block = self.block_of(&directory, directory.block_of_key(key))?;
-        Ok(block.first + block.keys.partition_point(|other| *other < key) as u64)
+        Ok(block.rank(key))
     }
 
     /// Reads the block with the key of this number.
     ///
     /// Errors: `Corrupt` if it is damaged, or there is no such key; `Io`.
-    pub(crate) fn block(&self, number: u64) -> Result<KeyBlock> {
+    pub(crate) fn block(&self, number: u64) -> Result<KeyRun> {
         let block = number / BLOCK_KEYS;
         self.block_of(&self.directory(block / GROUP_BLOCKS)?, block)
     }
@@ -193,28 +137,21 @@ impl KeyFile {
     }
 
     fn directory(&self, group: u64) -> Result<Directory> {
-        let range = self.tail.directory_range(group).ok_or_else(|| self.absent("group", group))?;
-        let read = self.read(range.start, range.end).and_then(|bytes| self.tail.read_directory(group, &bytes));
-        read.map_err(|error| error.at_offset(range.start).at_path(&self.path))
+        self.read(self.tail.directory_range(group), |bytes| self.tail.read_directory(group, bytes))
     }
 
-    fn block_of(&self, directory: &Directory, number: u64) -> Result<KeyBlock> {
-        let entry = directory.block(number).ok_or_else(|| self.absent("block", number))?;
-        let count = self.tail.shape.keys_of(number);
-        let read = self
-            .read(entry.start, entry.end)
-            .and_then(|bytes| key_file::decode_block(self.tail.tag, number, entry.first_key, count, &bytes));
-        let keys = read.map_err(|error| error.at_offset(entry.start).at_path(&self.path))?;
-        Ok(KeyBlock { first: number * BLOCK_KEYS, keys })
+    fn block_of(&self, directory: &Directory, number: u64) -> Result<KeyRun> {
+        let block = self.tail.block(directory, number).map_err(|error| error.at_path(&self.path))?;
+        let keys = self.read(Ok(block.start..block.end), |bytes| self.tail.read_block(number, block, bytes))?;
+        Ok(KeyRun { first: number * BLOCK_KEYS, keys })
     }
 
-    fn read(&self, start: u64, end: u64) -> Result<Bytes<'_>> {
-        self.file.read(ByteRange { start, end })
-    }
-
-    #[cold]
-    fn absent(&self, what: &str, number: u64) -> Error {
-        let message = format!("expected {what} {number} in the key file, found {} keys", self.len());
-        Error::corrupt(message).at_path(&self.path)
+    /// Reads a range of the file and decodes it.
+    fn read<T>(&self, range: Result<Range<u64>>, decode: impl FnOnce(&[u8]) -> Result<T>) -> Result<T> {
+        let read = range.and_then(|Range { start, end }| {
+            let bytes = self.file.read(ByteRange { start, end }, 1);
+            bytes.and_then(|bytes| decode(&bytes)).map_err(|error| error.at_offset(start))
+        });
+        read.map_err(|error| error.at_path(&self.path))
     }
 }
