@@ -36,9 +36,7 @@ impl AlignedBytes {
         aligned.as_mut().copy_from_slice(&bytes);
         Ok(aligned)
     }
-}
 
-impl AlignedBytes {
     /// Returns the bytes as a vector. Moves them only if they do not begin at the start of the allocation.
     pub(crate) fn into_vec(mut self) -> Vec<u8> {
         if self.start > 0 {

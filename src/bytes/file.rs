@@ -104,9 +104,7 @@ impl PositionedFile {
         .map_err(|error| Error::io("read", &self.path, error).at_offset(range.start))?;
         Ok(bytes)
     }
-}
 
-impl PositionedFile {
     fn open_again(&self) -> Result<File> {
         let directory = self.path.parent().unwrap_or(&self.path);
         open_regular(&self.path).map(|(file, _)| file).map_err(|error| explain_missing(error, directory))

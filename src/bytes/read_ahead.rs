@@ -4,8 +4,8 @@
 //! read elsewhere reads only the requested range and begins a new run. A walk through a shard makes up to three runs:
 //! indexes, values and checks. Adjacent ones are one run.
 
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, MutexGuard};
 
 use crate::byte_range::ByteRange;
 use crate::bytes::AlignedBytes;
@@ -43,7 +43,7 @@ impl ReadAhead {
 
     pub(crate) fn end_pass(&self) {
         if self.passes.fetch_sub(1, Ordering::Relaxed) == 1 {
-            *self.runs() = Default::default();
+            *lock(&self.runs) = Default::default();
         }
     }
 
@@ -61,7 +61,7 @@ impl ReadAhead {
         alignment: usize,
         read: impl FnOnce(ByteRange) -> Result<AlignedBytes>,
     ) -> Result<AlignedBytes> {
-        let mut runs = self.runs();
+        let mut runs = lock(&self.runs);
         let known = runs.iter().position(|run| run.goes_on_with(range));
         if let Some(up_to_it) = runs.get_mut(..=known.unwrap_or(RUNS - 1)) {
             up_to_it.rotate_right(1);
@@ -74,10 +74,6 @@ impl ReadAhead {
             run.move_to(range, file_len, read)?;
         }
         run.copy(range, alignment)
-    }
-
-    fn runs(&self) -> MutexGuard<'_, [ReadRun; RUNS]> {
-        lock(&self.runs)
     }
 }
 

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::fs::File;
 use std::io;
 use std::path::Path;
-use std::sync::{Arc, LazyLock, Mutex, MutexGuard, Weak};
+use std::sync::{Arc, LazyLock, Mutex, Weak};
 
 use arc_swap::ArcSwapOption;
 
@@ -22,17 +22,13 @@ struct Kept {
     files: VecDeque<Weak<ArcSwapOption<File>>>,
 }
 
-fn kept() -> MutexGuard<'static, Kept> {
-    lock(&KEPT)
-}
-
 /// An open file that may be closed when the process needs the descriptor for another file.
 pub(crate) struct KeptFile(Arc<ArcSwapOption<File>>);
 
 impl KeptFile {
     /// Keeps a file open, or closes it if `max` files are open already.
     pub(crate) fn new(file: File) -> KeptFile {
-        let mut kept = kept();
+        let mut kept = lock(&KEPT);
         if kept.files.len() >= kept.max {
             return KeptFile(Arc::default());
         }
@@ -55,7 +51,7 @@ impl KeptFile {
 impl Drop for KeptFile {
     fn drop(&mut self) {
         let this = Arc::as_ptr(&self.0);
-        kept().files.retain(|kept| !std::ptr::eq(kept.as_ptr(), this));
+        lock(&KEPT).files.retain(|kept| !std::ptr::eq(kept.as_ptr(), this));
     }
 }
 
@@ -72,7 +68,7 @@ pub fn open(path: &Path) -> io::Result<File> {
 /// Closes the older half of the kept files, at least one, and lowers `max` to the other half, so that the rest of the
 /// program has descriptors too. Returns whether a file was closed.
 fn close_half() -> bool {
-    let mut kept = kept();
+    let mut kept = lock(&KEPT);
     kept.max = kept.files.len() / 2;
     let closed = kept.files.len() - kept.max;
     kept.files.drain(..closed).filter_map(|file| file.upgrade()).filter_map(|file| file.swap(None)).count() > 0

@@ -11,7 +11,7 @@ pub mod owner;
 
 use std::ffi::OsStr;
 use std::fs::{self, File};
-use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::io::{self, Read, Seek, SeekFrom};
 use std::ops::Deref;
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -19,7 +19,6 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use crate::error::{Error, Result};
 use crate::format::checksum::{Checksum, ChecksumHasher};
 use crate::fs::descriptors::open as open_descriptor;
-use crate::fs::disk::Output;
 use crate::fs::entry::own_metadata_if_there;
 pub(crate) use crate::fs::entry::{
     exists, is_dir, is_dir_if_there, is_file, is_link, is_real_dir, is_real_file, is_real_file_if_there,
@@ -116,8 +115,12 @@ pub(crate) fn write_new(path: &Path, bytes: &[u8]) -> Result<()> {
 /// Errors, which leave a partial or wrong copy: `Corrupt` with the path of `from`; `Io`; `Cancelled`.
 pub(crate) fn copy_new(from: &Path, to: &Path, stated: Checksum, progress: &Progress) -> Result<()> {
     let file = disk::create_new(to).map_err(|error| Error::io("create", to, error))?;
-    let mut output = Output::new(&file, to);
-    let write = |bytes: &[u8]| output.write_all(bytes).map_err(|error| Error::io("write", to, error));
+    let mut written = 0;
+    let write = |bytes: &[u8]| {
+        disk::write_all_at(&file, to, written, bytes).map_err(|error| Error::io("write", to, error))?;
+        written += bytes.len() as u64;
+        Ok(())
+    };
     let found = stream(from, stated.hasher(), write, progress)?;
     stated.check(found).map_err(|error| error.at_path(from))?;
     seal(&file, to)

@@ -5,7 +5,7 @@
 //!
 //! database    the handle of an application; follows the current generation   options, owned_value
 //! watch       a thread that refreshes databases                              following
-//! snapshot    one pinned generation                                          warm
+//! snapshot    one pinned generation
 //! batch/      lookups of many keys                                           get_many, cold
 //! walk/       iteration over all keys in storage order                       iter, slice, piece
 //! ordered/    ranges in key order                                            queries, range, key_range, scan
@@ -25,7 +25,6 @@ pub(crate) mod shard;
 pub(crate) mod snapshot;
 pub(crate) mod sorted_keys;
 pub(crate) mod walk;
-pub(crate) mod warm;
 pub(crate) mod watch;
 
 pub use crate::bytes::Access;
@@ -35,7 +34,6 @@ pub use options::OpenOptions;
 pub use ordered::{KeyRange, Range, RangeEntry, RangeOptions};
 pub use owned_value::OwnedValue;
 pub use shard::{CacheStats, Value, VerifyReads};
-pub use snapshot::{LeaseState, Snapshot, Stats};
+pub use snapshot::{LeaseState, Snapshot, Stats, Warming};
 pub use walk::{Iter, Keys, Pairs, Shards, Slice};
-pub use warm::Warming;
 pub use watch::{Watch, WatchOptions};

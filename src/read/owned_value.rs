@@ -7,8 +7,7 @@ use std::sync::Arc;
 use crate::byte_range::ByteRange;
 use crate::bytes::{AlignedBytes, Bytes};
 use crate::error::Result;
-use crate::read::shard::as_bytes::as_bytes;
-use crate::read::shard::{Shard, Value};
+use crate::read::shard::{Shard, Value, as_bytes};
 use crate::read::snapshot::Snapshot;
 
 /// A value that keeps its memory alive; see [`Snapshot::get_owned`] and [`ShardDb::get`](crate::ShardDb::get).

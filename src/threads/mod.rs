@@ -63,10 +63,7 @@ pub(crate) fn for_each<U, B: Send>(
             }
         }
     });
-    match into_inner(first_break) {
-        Some(broken) => ControlFlow::Break(broken),
-        None => ControlFlow::Continue(()),
-    }
+    into_inner(first_break).map_or(ControlFlow::Continue(()), ControlFlow::Break)
 }
 
 /// Whether the work has to end early.

@@ -14,7 +14,7 @@ mod replay;
 
 use std::cell::Cell;
 use std::fs::{self, File, TryLockError};
-use std::io::{self, Write};
+use std::io;
 use std::path::Path;
 
 #[cfg(test)]
@@ -233,31 +233,6 @@ pub fn try_lock(file: &File, path: &Path) -> io::Result<bool> {
 /// Takes a shared lock on an open file. Does not wait: returns false if there is an exclusive lock.
 pub fn try_lock_shared(file: &File, path: &Path) -> io::Result<bool> {
     perform(Operation::Lock(path), || taken(file.try_lock_shared()))
-}
-
-/// A [`Write`] that writes a file front to back.
-pub(crate) struct Output<'a> {
-    file: &'a File,
-    path: &'a Path,
-    position: u64,
-}
-
-impl<'a> Output<'a> {
-    pub(crate) fn new(file: &'a File, path: &'a Path) -> Output<'a> {
-        Output { file, path, position: 0 }
-    }
-}
-
-impl Write for Output<'_> {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        write_all_at(self.file, self.path, self.position, bytes)?;
-        self.position += bytes.len() as u64;
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
 }
 
 /// Sets the options to open the file at a path itself: without following a link, and without blocking on a FIFO or a

@@ -40,10 +40,9 @@ impl Generation {
                 read_info(directory, options.pointer.as_deref(), in_store)?
             }
         };
-        let shards_directory = directory.join(&info.shards);
         let slots = match &manifest {
             Some(manifest) => slots_of(manifest),
-            None => list_shards(&shards_directory, &info.spec)?,
+            None => list_shards(&directory.join(&info.shards), &info.spec)?,
         };
         let table = manifest.as_ref().and_then(|manifest| {
             let stated = manifest.auxiliary(manifest::MINISHARDS)?;
@@ -51,20 +50,14 @@ impl Generation {
         });
         let key_file = manifest.as_ref().and_then(|manifest| KeyFile::open(directory, manifest, options.storage));
         let key_file = key_file.and_then(Result::ok); // without it, ordered reads use the indexes
+        // the manifest has a checksum, so its layout takes precedence
+        let layout = manifest.as_ref().map(|manifest| manifest.layout).or(info.layout);
         let mut generation = Generation {
-            directory: directory.to_path_buf(),
             table: table.map(Arc::new),
             key_file: key_file.map(Arc::new),
-            shards_directory,
-            pointer: info.pointer,
-            spec: info.spec,
-            // the manifest has a checksum, so its layout takes precedence
-            layout: manifest.as_ref().map(|manifest| manifest.layout).or(info.layout),
+            layout,
             manifest,
-            slots,
-            options,
-            cache,
-            leased,
+            ..Generation::without_manifest(directory, info, slots, options, cache, leased)
         };
         if generation.options.check_shards {
             generation.check_shards()?;
@@ -87,19 +80,32 @@ impl Generation {
         let (files, known) = (ShardFiles::from_bytes(bytes), KnownShard::default());
         let reader = ShardReader::new(number, spec, Some(layout), files, options.read, cache.clone(), known);
         let slot = ShardSlot { shard: OnceLock::from(Shard::new(reader)), ..ShardSlot::new(number) };
+        let info = Info { spec, layout: Some(layout), pointer: String::new(), shards: PathBuf::new() };
+        Generation::without_manifest(Path::new(""), info, Box::new([slot]), options, cache, None)
+    }
+
+    /// Creates a generation of these shards, with nothing that a manifest states.
+    fn without_manifest(
+        directory: &Path,
+        info: Info,
+        slots: Box<[ShardSlot]>,
+        options: OpenOptions,
+        cache: Arc<MinishardCache>,
+        leased: Option<Leased>,
+    ) -> Generation {
         Generation {
-            directory: PathBuf::new(),
-            shards_directory: PathBuf::new(),
-            pointer: String::new(),
-            spec,
-            layout: Some(layout),
+            directory: directory.to_path_buf(),
+            shards_directory: directory.join(&info.shards),
+            pointer: info.pointer,
+            spec: info.spec,
+            layout: info.layout,
             manifest: None,
-            slots: Box::new([slot]),
+            slots,
             table: None,
             key_file: None,
             options,
             cache,
-            leased: None,
+            leased,
         }
     }
 
@@ -149,21 +155,8 @@ impl Generation {
                 info.map_err(|error| error.at_path(&path))?
             }
         };
-        let shards_directory = directory.join(&info.shards);
-        let generation = Generation {
-            directory: directory.to_path_buf(),
-            slots: list_shards(&shards_directory, &info.spec)?,
-            table: None,
-            key_file: None,
-            shards_directory,
-            pointer: info.pointer,
-            spec: info.spec,
-            layout: info.layout,
-            manifest: None,
-            options,
-            cache,
-            leased,
-        };
+        let slots = list_shards(&directory.join(&info.shards), &info.spec)?;
+        let generation = Generation::without_manifest(directory, info, slots, options, cache, leased);
         Ok((generation, manifest))
     }
 }

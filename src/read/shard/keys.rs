@@ -33,7 +33,7 @@ impl Shard {
     ///
     /// A bad entry or minishard is one `Err` with its place. Cost: reads all indexes and no values.
     pub fn keys(&self) -> ShardKeys {
-        ShardKeys::new(self.clone())
+        ShardKeys::over(self.clone(), MinishardNumber(0)..MinishardNumber(u64::MAX))
     }
 }
 
@@ -60,11 +60,6 @@ pub struct ShardKeys {
 }
 
 impl ShardKeys {
-    pub(crate) fn new(shard: Shard) -> ShardKeys {
-        shard.reader().begin_pass();
-        ShardKeys { shard, rows: Rows::default() }
-    }
-
     /// Creates an iterator over a range of minishards.
     pub(crate) fn over(shard: Shard, minishards: Range<MinishardNumber>) -> ShardKeys {
         shard.reader().begin_pass();

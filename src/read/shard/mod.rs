@@ -12,7 +12,6 @@
 //! stored_pair    copies of pairs as stored
 //! ```
 
-pub(crate) mod as_bytes;
 mod budget;
 mod entries;
 mod entry_blocks;
@@ -51,6 +50,7 @@ pub(crate) use rows::Rows;
 pub(crate) use stored_pair::StoredPair;
 pub(crate) use stored_value::FoundKey;
 pub(crate) use table_file::{TableFile, TableSection};
+pub(crate) use value::as_bytes;
 pub use value::{Value, ValueLocation};
 pub use verification::VerifyReads;
 pub(crate) use verification::{VerifyScope, WholeShardVerified};

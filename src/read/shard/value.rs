@@ -6,7 +6,6 @@ use std::path::{Path, PathBuf};
 
 use crate::byte_range::ByteRange;
 use crate::bytes::{AlignedBytes, Bytes};
-use crate::read::shard::as_bytes::as_bytes;
 
 /// A value: borrowed from a mapped or loaded shard, or owned if it had to be read or decoded.
 ///
@@ -87,6 +86,55 @@ impl fmt::Debug for Value<'_> {
         f.debug_tuple("Value").field(&&self[..]).finish()
     }
 }
+
+/// What a type that dereferences to its bytes has in common with them: compares with the types that hold bytes, and hashes
+/// like the slice, for lookups in maps of slices.
+macro_rules! as_bytes {
+    ($value:ty) => {
+        as_bytes!($value, [u8], &[u8], Vec<u8>, &Vec<u8>, $value);
+
+        impl<const N: usize> PartialEq<[u8; N]> for $value {
+            fn eq(&self, other: &[u8; N]) -> bool {
+                self[..] == other[..]
+            }
+        }
+
+        impl<const N: usize> PartialEq<&[u8; N]> for $value {
+            fn eq(&self, other: &&[u8; N]) -> bool {
+                self[..] == other[..]
+            }
+        }
+
+        impl Eq for $value {}
+
+        impl std::hash::Hash for $value {
+            fn hash<H: std::hash::Hasher>(&self, state: &mut H) {
+                self[..].hash(state);
+            }
+        }
+
+        impl std::borrow::Borrow<[u8]> for $value {
+            fn borrow(&self) -> &[u8] {
+                self
+            }
+        }
+
+        impl AsRef<[u8]> for $value {
+            fn as_ref(&self) -> &[u8] {
+                self
+            }
+        }
+    };
+    ($value:ty, $($other:ty),+) => {
+        $(impl PartialEq<$other> for $value {
+            fn eq(&self, other: &$other) -> bool {
+                self[..] == other[..]
+            }
+        })+
+    };
+}
+
+pub(crate) use as_bytes;
 
 as_bytes!(Value<'_>);
 

@@ -8,7 +8,7 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::path::Path;
-use std::sync::{Mutex, MutexGuard};
+use std::sync::Mutex;
 use std::thread;
 
 use crate::bytes::{BlockReader, Cursor, Sink};
@@ -76,7 +76,7 @@ impl<'a> KeySorter<'a> {
     ///
     /// Errors: `Io` if a run cannot be written.
     pub(crate) fn add(&self, mut keys: &[u64]) -> Result<()> {
-        let mut state = self.lock();
+        let mut state = lock(&self.state);
         while !keys.is_empty() {
             let room = self.make_room(&mut state, keys.len())?;
             let (now, later) = keys.split_at(room.min(keys.len()));
@@ -134,7 +134,7 @@ impl<'a> KeySorter<'a> {
     ///
     /// Errors: `Io` if a run cannot be written or read.
     pub(crate) fn finish(self) -> Result<SortedKeys> {
-        let mut state = std::mem::take(&mut *self.lock());
+        let mut state = std::mem::take(&mut *lock(&self.state));
         if state.runs.is_some() && !state.keys.is_empty() {
             self.spill(&mut state)?;
         }
@@ -148,10 +148,6 @@ impl<'a> KeySorter<'a> {
                 RunMerge::new(runs, self.budget.memory).map(SortedKeys::Spilled)
             }
         }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, State> {
-        lock(&self.state)
     }
 }
 

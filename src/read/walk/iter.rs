@@ -218,7 +218,7 @@ impl Keys {
         let generation = &self.snapshot.generation;
         let opened = self.pieces.find_map(|piece| piece.open(generation))?;
         Some(opened.map(|open| {
-            let keys = ShardKeys::over(open.shard().clone(), open.minishards()).with_scope(self.scope);
+            let keys = ShardKeys::over(open.shard.clone(), open.minishards.clone()).with_scope(self.scope);
             self.keys = Some((keys, open));
         }))
     }

@@ -37,19 +37,9 @@ pub(super) struct DividedShard {
 
 /// A shard that is open for the walk over a piece.
 pub(super) struct OpenPiece {
-    shard: Shard,
-    minishards: Range<MinishardNumber>,
+    pub(super) shard: Shard,
+    pub(super) minishards: Range<MinishardNumber>,
     divided: Option<Arc<DividedShard>>,
-}
-
-impl OpenPiece {
-    pub(super) fn shard(&self) -> &Shard {
-        &self.shard
-    }
-
-    pub(super) fn minishards(&self) -> Range<MinishardNumber> {
-        self.minishards.clone()
-    }
 }
 
 impl Drop for OpenPiece {

@@ -190,12 +190,12 @@ impl Slice {
         for piece in &self.pieces {
             match piece.open(&self.snapshot.generation) {
                 Some(Ok(open)) => {
-                    let mut entries = ShardEntries::over(open.shard(), open.minishards());
+                    let mut entries = ShardEntries::over(&open.shard, open.minishards.clone());
                     while let Some(pair) = entries.next_pair() {
                         f(pair)?;
                     }
                     if entries.is_verified() {
-                        piece.note_verified(open.shard());
+                        piece.note_verified(&open.shard);
                     }
                 }
                 Some(Err(error)) => f(Err(error))?,
@@ -210,7 +210,7 @@ impl Slice {
     pub fn scan_entries<B>(&self, mut f: impl FnMut(Result<Entry<'_>>) -> ControlFlow<B>) -> ControlFlow<B> {
         for piece in &self.pieces {
             match piece.open(&self.snapshot.generation) {
-                Some(Ok(open)) => ShardEntries::over(open.shard(), open.minishards()).try_for_each(&mut f)?,
+                Some(Ok(open)) => ShardEntries::over(&open.shard, open.minishards.clone()).try_for_each(&mut f)?,
                 Some(Err(error)) => f(Err(error))?,
                 None => {}
             }
