@@ -106,6 +106,11 @@ impl Shape {
     fn directory_len(self, group: u64) -> u64 {
         self.blocks_of(group) * DIRECTORY_ENTRY_LEN as u64 + CRC_LEN as u64
     }
+
+    #[cold]
+    fn absent(self, what: &str, number: u64) -> Error {
+        Error::corrupt(format!("expected {what} {number} in the key file, found {} keys", self.keys))
+    }
 }
 
 /// A group as the group table states it.
@@ -201,7 +206,7 @@ impl Tail {
     /// Errors: `Corrupt` if there is no such group.
     pub fn directory_range(&self, group: u64) -> Result<Range<u64>> {
         let of_group = usize::try_from(group).ok().and_then(|group| self.groups.get(group));
-        let start = of_group.ok_or_else(|| self.absent("group", group))?.directory;
+        let start = of_group.ok_or_else(|| self.shape.absent("group", group))?.directory;
         Ok(start..start + self.shape.directory_len(group)) // within the file
     }
 
@@ -241,14 +246,7 @@ impl Tail {
         if !ascends || !is_whole || blocks.first().is_none_or(|block| block.first_key != first) {
             return Err(bad());
         }
-        Ok(Directory { first_block: group * GROUP_BLOCKS, blocks })
-    }
-
-    /// Returns the block with this number, as the directory of its group states it.
-    ///
-    /// Errors: `Corrupt` if there is no such block.
-    pub fn block(&self, directory: &Directory, number: u64) -> Result<BlockEntry> {
-        directory.block(number).ok_or_else(|| self.absent("block", number))
+        Ok(Directory { shape: self.shape, first_block: group * GROUP_BLOCKS, blocks })
     }
 
     /// Reads the keys of a block.
@@ -256,11 +254,6 @@ impl Tail {
     /// Errors: those of [`decode_block`].
     pub fn read_block(&self, number: u64, block: BlockEntry, bytes: &[u8]) -> Result<Vec<u64>> {
         decode_block(self.tag, number, block.first_key, self.shape.keys_of(number), bytes)
-    }
-
-    #[cold]
-    fn absent(&self, what: &str, number: u64) -> Error {
-        Error::corrupt(format!("expected {what} {number} in the key file, found {} keys", self.shape.keys))
     }
 }
 
@@ -275,14 +268,19 @@ pub struct BlockEntry {
 /// The directory of a group.
 #[derive(Debug)]
 pub struct Directory {
+    shape: Shape,
     first_block: u64,
     blocks: Vec<BlockEntry>,
 }
 
 impl Directory {
-    /// Returns the block with this number, if it is in the group.
-    fn block(&self, number: u64) -> Option<BlockEntry> {
-        self.blocks.get(usize::try_from(number.checked_sub(self.first_block)?).ok()?).copied()
+    /// Returns the block with this number.
+    ///
+    /// Errors: `Corrupt` if it is not in the group.
+    pub fn block(&self, number: u64) -> Result<BlockEntry> {
+        let in_group = number.checked_sub(self.first_block).and_then(|number| usize::try_from(number).ok());
+        let block = in_group.and_then(|number| self.blocks.get(number)).copied();
+        block.ok_or_else(|| self.shape.absent("block", number))
     }
 
     /// Returns the number of the block of this group that holds `key` if any does: the last one that does not begin
@@ -698,8 +696,8 @@ mod tests {
         let group = Group { first_key: 9, directory: 30 };
         let tail = Tail { shape: Shape { keys: 1025 }, tag: TAG, groups: [group].into() };
         let directory = tail.read_directory(0, &bytes).unwrap();
-        assert_eq!(directory.block(1), Some(BlockEntry { first_key: 100, start: 20, end: 30 }));
-        assert_eq!(directory.block(2), None);
+        assert_eq!(directory.block(1).unwrap(), BlockEntry { first_key: 100, start: 20, end: 30 });
+        assert_eq!(directory.block(2).unwrap_err().kind(), crate::ErrorKind::Corrupt);
         assert_eq!([0, 9, 99, 100, u64::MAX].map(|key| directory.block_of_key(key)), [0, 0, 0, 1, 1]);
         for at in 0..bytes.len() {
             let mut damaged = bytes.clone();

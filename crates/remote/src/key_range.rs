@@ -106,7 +106,7 @@ impl KeyRangeState {
                 Source::Sorted(left) => left.take(most).collect(),
                 Source::KeyFile { file, numbers, read } => {
                     if read.as_slice().is_empty() && !numbers.is_empty() {
-                        match file.run_from(&self.generation, exchange, numbers).await {
+                        match file.run_from(exchange, numbers).await {
                             Ok(run) => *read = take_run(run, numbers).into_iter(),
                             Err(error) if error.kind() == ErrorKind::Corrupt => {
                                 // a damaged key file changes no result
@@ -129,8 +129,8 @@ impl KeyRangeState {
     }
 
     async fn open(&self, exchange: &Exchange, bounds: KeyBounds) -> Result<Source> {
-        if let Some(mut file) = self.generation.open_key_file(exchange).await {
-            match file.numbers(&self.generation, exchange, bounds).await {
+        if let Some(mut file) = RemoteKeyFile::open(&self.generation, exchange).await {
+            match file.numbers(exchange, bounds).await {
                 Ok(numbers) => return Ok(Source::KeyFile { file, numbers, read: Vec::new().into_iter() }),
                 Err(error) if error.kind() == ErrorKind::Corrupt => {}
                 Err(error) => return Err(error),

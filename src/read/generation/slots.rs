@@ -212,12 +212,8 @@ impl Generation {
     /// for an obsolete pair of files.
     pub(crate) fn shard_path(&self, number: ShardNumber) -> Option<PathBuf> {
         let slot = self.slot(number).filter(|slot| !slot.obsolete_pair)?;
-        match self.options.storage {
-            StorageKind::Heap => None,
-            StorageKind::Mapped { .. } | StorageKind::Positioned => {
-                Some(self.shards_directory.join(self.spec.shard_file_name(slot.number)))
-            }
-        }
+        let is_loaded = matches!(self.options.storage, StorageKind::Heap);
+        (!is_loaded).then(|| self.shards_directory.join(self.spec.shard_file_name(slot.number)))
     }
 
     /// Returns the length of a shard's file with the data: that of the manifest or, without one, of the file now. 0 if

@@ -7,6 +7,7 @@ use std::ops::Range;
 use crate::error::{Error, Result};
 use crate::format::minishard_index::{IndexView, Row};
 use crate::ids::{Location, MinishardNumber};
+use crate::read::shard::entry_blocks::ALL_MINISHARDS;
 use crate::read::shard::handle::Shard;
 use crate::read::shard::keys::Pass;
 use crate::read::shard::rows::Rows;
@@ -17,7 +18,7 @@ use crate::read::shard::verification::VerifyScope;
 impl Shard {
     /// Iterates over all pairs in storage order, like [`Snapshot::iter`](crate::Snapshot::iter).
     pub fn iter(&self) -> ShardEntries<'_> {
-        ShardEntries::new(self)
+        ShardEntries::over(self, ALL_MINISHARDS)
     }
 }
 
@@ -41,23 +42,17 @@ pub struct ShardEntries<'a> {
 }
 
 impl<'a> ShardEntries<'a> {
-    pub(crate) fn new(shard: &'a Shard) -> ShardEntries<'a> {
+    /// Creates an iterator over a range of minishards.
+    pub(crate) fn over(shard: &'a Shard, minishards: Range<MinishardNumber>) -> ShardEntries<'a> {
         ShardEntries {
             shard,
             body: None,
             is_verified: true,
-            is_whole: true,
-            rows: Rows::verifying(VerifyScope::IndexAndValuesIfSmall),
+            is_whole: minishards.start.0 == 0 && minishards.end.0 >= shard.reader().spec.minishards(),
+            rows: Rows::over(minishards).with_scope(VerifyScope::IndexAndValuesIfSmall),
             index: IndexView::default(),
             _pass: Pass::new(shard),
         }
-    }
-
-    /// Creates an iterator over a range of minishards.
-    pub(crate) fn over(shard: &'a Shard, minishards: Range<MinishardNumber>) -> ShardEntries<'a> {
-        let is_whole = minishards.start.0 == 0 && minishards.end.0 >= shard.reader().spec.minishards();
-        let rows = Rows::over(minishards).with_scope(VerifyScope::IndexAndValuesIfSmall);
-        ShardEntries { rows, is_whole, ..ShardEntries::new(shard) }
     }
 
     /// Whether all bytes so far are verified, as far as the mode requires.

@@ -11,6 +11,9 @@ use crate::format::shard_index::ENTRY_LEN;
 use crate::ids::MinishardNumber;
 use crate::read::shard::reader::ShardReader;
 
+/// The minishards of any shard. A walk ends after the last one that the shard has.
+pub(crate) const ALL_MINISHARDS: Range<MinishardNumber> = MinishardNumber(0)..MinishardNumber(u64::MAX);
+
 /// A walk over the entries of a shard index, or over those of a range of minishards. It is not an iterator, so that it
 /// borrows the shard for one step at a time.
 ///
@@ -28,7 +31,7 @@ pub(crate) struct EntryBlocks {
 impl Default for EntryBlocks {
     /// Creates a walk over all entries.
     fn default() -> EntryBlocks {
-        EntryBlocks::over(MinishardNumber(0)..MinishardNumber(u64::MAX))
+        EntryBlocks::over(ALL_MINISHARDS)
     }
 }
 

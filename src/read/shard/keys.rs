@@ -8,6 +8,7 @@ use std::ops::Range;
 
 use crate::error::Result;
 use crate::ids::MinishardNumber;
+use crate::read::shard::entry_blocks::ALL_MINISHARDS;
 use crate::read::shard::handle::Shard;
 use crate::read::shard::rows::Rows;
 use crate::read::shard::stored_value::FoundKey;
@@ -33,7 +34,7 @@ impl Shard {
     ///
     /// A bad entry or minishard is one `Err` with its place. Cost: reads all indexes and no values.
     pub fn keys(&self) -> ShardKeys {
-        ShardKeys::over(self.clone(), MinishardNumber(0)..MinishardNumber(u64::MAX))
+        ShardKeys::over(self.clone(), ALL_MINISHARDS)
     }
 }
 

@@ -36,7 +36,7 @@ mod whole_file;
 
 pub(crate) use budget::{IndexBudget, ValueBudget, most_rows, reserve_rows};
 pub use entries::{Entry, ShardEntries};
-pub(crate) use entry_blocks::EntryBlocks;
+pub(crate) use entry_blocks::{ALL_MINISHARDS, EntryBlocks};
 pub(crate) use fast_path::{FastMinishard, Probe, prefetch_index};
 pub(crate) use files::ShardFiles;
 pub use handle::Shard;

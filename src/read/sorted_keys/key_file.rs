@@ -141,7 +141,7 @@ impl KeyFile {
     }
 
     fn block_of(&self, directory: &Directory, number: u64) -> Result<KeyRun> {
-        let block = self.tail.block(directory, number).map_err(|error| error.at_path(&self.path))?;
+        let block = directory.block(number).map_err(|error| error.at_path(&self.path))?;
         let keys = self.read(Ok(block.start..block.end), |bytes| self.tail.read_block(number, block, bytes))?;
         Ok(KeyRun { first: number * BLOCK_KEYS, keys })
     }

@@ -7,7 +7,7 @@ use crate::error::{Error, Result};
 use crate::format::locks::lock;
 use crate::ids::{MinishardNumber, ShardNumber};
 use crate::read::generation::Generation;
-use crate::read::shard::Shard;
+use crate::read::shard::{ALL_MINISHARDS, Shard};
 
 /// A range of the minishards of a shard.
 #[derive(Clone, Debug)]
@@ -53,7 +53,7 @@ impl Drop for OpenPiece {
 
 impl Piece {
     pub(super) fn whole(shard: ShardNumber) -> Piece {
-        Piece { shard, minishards: MinishardNumber(0)..MinishardNumber(u64::MAX), divided: None }
+        Piece { shard, minishards: ALL_MINISHARDS, divided: None }
     }
 
     /// Creates piece `number` of a shard.
@@ -108,7 +108,7 @@ impl Piece {
         let reader = shard.reader();
         let is_truncated = !reader.files().can_hold_shard_index(&reader.spec);
         match divided.whole.get_or_init(|| is_truncated.then_some(*number)) {
-            Some(whole) if whole == number => Some(Ok(MinishardNumber(0)..MinishardNumber(u64::MAX))),
+            Some(whole) if whole == number => Some(Ok(ALL_MINISHARDS)),
             Some(_) => None,
             None => match reader.verify_shard_index() {
                 Ok(()) => Some(Ok(self.minishards.clone())),
