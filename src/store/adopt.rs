@@ -6,29 +6,27 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use crate::bytes::read_whole;
-use crate::error::{Error, Result};
-use crate::format::checksum::Checksum;
+use crate::error::{Error, ErrorKind, Result};
 use crate::format::info::{self, Info};
 use crate::format::json;
 use crate::format::manifest::{self, Manifest, ShardRecord};
 use crate::format::spec::ShardingSpec;
 use crate::fs;
-use crate::store::contents;
-use crate::store::generation_id::GenerationId;
-use crate::store::intact;
+use crate::store::lease::{Lease, LeasedGeneration};
 use crate::store::lock::Lock;
 use crate::store::moved::{self, MovedIn};
 use crate::store::names::{CURRENT, LEASE, LOCK};
 use crate::store::publish::{self, CompleteGeneration, PendingGeneration, SharedLock};
+use crate::store::{GenerationId, contents, has_current, intact};
 use crate::threads::progress::{Phase, Progress};
 
 const SHARD_EXTENSION: &str = ".shard";
 
-/// A complete generation outside of the store, whose manifest is valid and matches `info` and the names of the shards.
+/// A complete generation that may be outside of the store, whose manifest is valid and matches `info` and the names of the shards.
 pub(super) struct Foreign {
     directory: PathBuf,
     info: Vec<u8>,
-    manifest: Manifest,
+    pub(super) manifest: Manifest,
     manifest_text: Vec<u8>,
     progress: Progress,
 }
@@ -57,26 +55,10 @@ impl Foreign {
     pub(super) fn copy(&self, store: &Path, lock: &SharedLock) -> Result<CompleteGeneration> {
         let pending = PendingGeneration::begin(store, lock, None)?.with_shards_in(self.manifest.nested.clone())?;
         self.begin();
-        for shard in &self.manifest.shards {
-            let path = self.path_of(shard);
-            let to = pending.shards_path().join(self.name_of(shard));
-            let copied = fs::copy_new(&path, &to, self.manifest.checksum_of(shard), &self.progress);
-            copied.map_err(|error| error.at_shard(shard.number))?;
-        }
-        for file in &self.manifest.auxiliary {
-            let path = self.directory.join(&file.name);
-            fs::copy_new(&path, &pending.path().join(&file.name), file.checksum, &self.progress)?;
-        }
+        intact::for_each_file(&self.manifest, |name, stated| {
+            fs::copy_new(&self.directory.join(name), &pending.path().join(name), stated, &self.progress)
+        })?;
         pending.complete_with(&self.info, &self.manifest, &self.manifest_text)
-    }
-
-    pub(super) fn into_manifest(self) -> Manifest {
-        self.manifest
-    }
-
-    /// Returns the directory, the bytes of `info`, the manifest, and its bytes.
-    pub(super) fn into_parts(self) -> (PathBuf, Vec<u8>, Manifest, Vec<u8>) {
-        (self.directory, self.info, self.manifest, self.manifest_text)
     }
 
     /// Publishes the directory itself by one rename, so that a crash leaves it complete at its old path or at the new
@@ -135,13 +117,10 @@ impl Foreign {
         self.check_own_files()?;
         publish::check_publishable(store, lock)?;
         self.begin();
-        for shard in &self.manifest.shards {
-            let checked = self.check(&self.path_of(shard), self.manifest.checksum_of(shard));
-            checked.map_err(|error| error.at_shard(shard.number))?;
-        }
-        for file in &self.manifest.auxiliary {
-            self.check(&self.directory.join(&file.name), file.checksum)?;
-        }
+        intact::for_each_file(&self.manifest, |name, stated| {
+            let path = self.directory.join(name);
+            stated.check(fs::checksum(&path, stated, &self.progress)?).map_err(|error| error.at_path(&path))
+        })?;
         self.complete()
     }
 
@@ -152,11 +131,6 @@ impl Foreign {
         self.progress.begin(Phase::Copy, shards.chain(auxiliary).fold(0, u64::saturating_add));
     }
 
-    /// Checks the bytes of a file. Errors: `Corrupt`; `Io`; `Cancelled`.
-    fn check(&self, path: &Path, stated: Checksum) -> Result<()> {
-        stated.check(fs::checksum(path, stated, &self.progress)?).map_err(|error| error.at_path(path))
-    }
-
     /// Does the same as [`PendingGeneration::complete`] for files that may not be synced.
     ///
     /// Replaces an existing lease by a new file, since a hard link would share its lock with another generation.
@@ -164,7 +138,12 @@ impl Foreign {
         let lease = self.directory.join(LEASE);
         fs::remove_file(&lease)?;
         fs::write_new(&lease, b"")?;
-        let files: Vec<PathBuf> = self.files().collect();
+        let mut files = Vec::new();
+        intact::for_each_file(&self.manifest, |name, _| {
+            files.push(self.directory.join(name));
+            Ok(())
+        })?;
+        files.extend([info::FILE_NAME, manifest::FILE_NAME].map(|name| self.directory.join(name)));
         fs::sync_files(&files)?;
         files.iter().try_for_each(|path| fs::set_read_only(path))?;
         fs::create_dir_all(&self.directory.join(self.manifest.shards_directory()))?; // if there are no shards
@@ -178,7 +157,8 @@ impl Foreign {
         let is_lost = self.manifest.shards.is_empty() && !fs::exists(&directory)?; // by a copy that omits empty ones
         let names = if is_lost { Vec::new() } else { fs::names(&directory)? };
         let found: BTreeSet<_> = names.into_iter().filter(|name| name.ends_with(SHARD_EXTENSION)).collect();
-        let expected: BTreeSet<_> = self.manifest.shards.iter().map(|shard| self.name_of(shard)).collect();
+        let name_of = |shard: &ShardRecord| self.manifest.sharding.shard_file_name(shard.number);
+        let expected: BTreeSet<_> = self.manifest.shards.iter().map(name_of).collect();
         if let Some(name) = expected.difference(&found).next() {
             let message = "expected a shard file that the manifest lists, found none";
             return Err(Error::corrupt(message).at_path(&directory.join(name)));
@@ -212,20 +192,46 @@ impl Foreign {
         );
         Err(Error::invalid_input(message).at_path(&path))
     }
+}
 
-    /// Returns the paths of the generation's files, except its lease.
-    fn files(&self) -> impl Iterator<Item = PathBuf> {
-        let shards = self.manifest.shards.iter().map(|shard| self.path_of(shard));
-        let auxiliary = self.manifest.auxiliary.iter().map(|file| self.directory.join(&file.name));
-        shards.chain(auxiliary).chain([info::FILE_NAME, manifest::FILE_NAME].map(|name| self.directory.join(name)))
-    }
+/// A complete generation: the current one of a store, or a directory with a manifest. Leased while this lives.
+#[derive(Debug)]
+pub struct LocalGeneration {
+    /// Where it is.
+    pub directory: PathBuf,
+    /// The bytes of `info`.
+    pub info: Vec<u8>,
+    /// The manifest.
+    pub manifest: Manifest,
+    /// The bytes of `manifest.json`, which may have members that [`Manifest`] lacks.
+    pub manifest_text: Vec<u8>,
+    _lease: Option<Lease>,
+}
 
-    fn name_of(&self, shard: &ShardRecord) -> String {
-        self.manifest.sharding.shard_file_name(shard.number)
-    }
-
-    fn path_of(&self, shard: &ShardRecord) -> PathBuf {
-        self.manifest.shard_path(&self.directory, shard.number)
+impl LocalGeneration {
+    /// Opens the current generation of a store, or a generation by its directory. Reads `info` and the manifest.
+    ///
+    /// Errors: `InvalidInput` for a foreign directory, which has no manifest; `NotFound` if nothing is there, or nothing was
+    /// published; `Corrupt` if `info`, the manifest and the names of the shards do not match; `Unsupported`; `Io`.
+    pub fn open(path: &Path) -> Result<LocalGeneration> {
+        if !fs::is_dir(path)? {
+            let message = "expected a store or a generation, found no directory";
+            return Err(Error::new(ErrorKind::NotFound, message).at_path(path));
+        }
+        let (path, lease) = if has_current(path)? {
+            let LeasedGeneration { path, lease, .. } = LeasedGeneration::acquire_current(path)?;
+            (path, Some(lease))
+        } else {
+            let lease = Lease::is_offered_by(path)?.then(|| Lease::acquire(path)).transpose()?;
+            (path.to_path_buf(), lease)
+        };
+        if !fs::is_file(&path.join(manifest::FILE_NAME))? {
+            let message = "expected a generation with a manifest.json, as ShardDb writes it, found none: \
+                           `sharddb import` makes one of foreign data";
+            return Err(Error::invalid_input(message).at_path(&path));
+        }
+        let Foreign { directory, info, manifest, manifest_text, .. } = Foreign::open(&path, Progress::default())?;
+        Ok(LocalGeneration { directory, info, manifest, manifest_text, _lease: lease })
     }
 }
 

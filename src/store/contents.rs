@@ -69,15 +69,11 @@ pub(super) fn is_own_shards_directory(directory: &Path) -> Result<bool> {
         }
         match foreign_among_shards(&directory)? {
             None => return Ok(true),
-            Some(below) if is_only_entry(&directory, &below)? => directory = below,
+            Some(below) if fs::find_entry(&directory, |_, path| Ok(path != below))?.is_none() => directory = below,
             Some(_) => return Ok(false),
         }
     }
     Ok(false)
-}
-
-fn is_only_entry(directory: &Path, entry: &Path) -> Result<bool> {
-    fs::find_entry(directory, |_, path| Ok(path != entry)).map(|other| other.is_none())
 }
 
 /// Reads the manifest of a complete generation, since it may list auxiliary files of a later version. `None` if it is

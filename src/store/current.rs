@@ -4,9 +4,8 @@ use std::path::Path;
 
 use crate::error::{Error, Result};
 use crate::fs;
-use crate::store::generation_id::GenerationId;
 use crate::store::names::CURRENT;
-use crate::store::scratch;
+use crate::store::{GenerationId, scratch};
 
 /// Returns the generation that `current` names; `None` if nothing was published. The generation may not exist.
 ///

@@ -9,9 +9,8 @@ use crate::bytes::read_whole;
 use crate::error::{Error, Result};
 use crate::format::manifest;
 use crate::fs;
-use crate::store::generation_id::GenerationId;
 use crate::store::names::CURRENT;
-use crate::store::{contents, current, generations, scratch};
+use crate::store::{GenerationId, contents, current, generations, scratch};
 
 /// Maximum length of a text file in place of `current` that may be replaced.
 const LONGEST_TEXT: u64 = 4096;

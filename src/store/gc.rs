@@ -6,10 +6,9 @@ use std::sync::Arc;
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::fs;
-use crate::store::generation_id::GenerationId;
 use crate::store::lease::Claim;
 use crate::store::names::CURRENT;
-use crate::store::{current, generations, history, intact, is_complete, moved, scratch};
+use crate::store::{GenerationId, current, generations, history, intact, is_complete, moved, scratch};
 use crate::threads::progress::{Phase, Progress};
 
 /// The result of [`StoreWriter::gc`](crate::StoreWriter::gc).

@@ -5,6 +5,7 @@ use std::path::Path;
 
 use crate::bytes::read_whole;
 use crate::error::{Error, ErrorKind, Result};
+use crate::format::checksum::Checksum;
 use crate::format::info;
 use crate::format::manifest::{self, Manifest};
 use crate::fs;
@@ -77,6 +78,16 @@ fn manifest_of(directory: &Path) -> Result<Option<Manifest>> {
         Err(error) if error.kind() == ErrorKind::Unsupported => Ok(None),
         manifest => manifest.map(Some).map_err(|error| error.at_path(&path)),
     }
+}
+
+/// Calls `f` with each shard and auxiliary file that a manifest lists: the path below the generation, and what is stated.
+/// Adds the shard to its error.
+pub(super) fn for_each_file(manifest: &Manifest, mut f: impl FnMut(&Path, Checksum) -> Result<()>) -> Result<()> {
+    for shard in &manifest.shards {
+        let path = manifest.shard_path(Path::new(""), shard.number);
+        f(&path, manifest.checksum_of(shard)).map_err(|error| error.at_shard(shard.number))?;
+    }
+    manifest.auxiliary.iter().try_for_each(|file| f(Path::new(&file.name), file.checksum))
 }
 
 /// Checks that a file has the length that the manifest states.

@@ -13,9 +13,8 @@ use std::path::{Path, PathBuf};
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::fs::{self, Identity, LockedFile};
-use crate::store::generation_id::GenerationId;
 use crate::store::names::{CURRENT, LEASE};
-use crate::store::{current, no_current};
+use crate::store::{GenerationId, current, no_current};
 
 /// Upper bound on attempts to lease the current generation. One fails if `current` changes in between, by a race with a
 /// writer; if all fail, the cause is not a race.

@@ -9,9 +9,8 @@ use crate::format::locks::lock;
 use crate::fs;
 use crate::fs::disk;
 use crate::fs::entry::own_metadata_if_there;
-use crate::store::generation_id::GenerationId;
 use crate::store::names::PARTS_PREFIX;
-use crate::store::publish::PendingGeneration;
+use crate::store::{GenerationId, PendingGeneration, intact};
 use crate::threads::progress::Progress;
 
 /// How a generation got a file of another one.
@@ -35,11 +34,7 @@ impl PendingGeneration {
     pub(crate) fn share(&self, from: &Path, stated: Checksum, progress: &Progress) -> Result<Shared> {
         let name = from.file_name().ok_or_else(|| Error::internal("a shard file has no name").at_path(from))?;
         let to = self.shards_path().join(name);
-        let bytes = fs::file_len(from)?;
-        if bytes != stated.bytes {
-            let message = format!("expected a file of {} bytes as the manifest says, found {bytes}", stated.bytes);
-            return Err(Error::corrupt(message).at_path(from));
-        }
+        intact::check_len(from, stated.bytes)?;
         match self.link(from, &to)? {
             Ok(()) => {
                 lock(&self.linked).push(to);

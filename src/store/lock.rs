@@ -4,12 +4,10 @@ use std::path::{Path, PathBuf};
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::fs::{self, LockedFile};
-use crate::store::generation_id::GenerationId;
-use crate::store::lines::LINE_LEN;
-use crate::store::lock_file::{self, MAX_LEN};
+use crate::store::lines::{LINE_LEN, MAX_LOCK_LEN, check_lock, check_lock_content, parse};
 use crate::store::names::LOCK;
 use crate::store::path_class::Made;
-use crate::store::scratch;
+use crate::store::{GenerationId, scratch};
 
 /// Maximum number of attempts to open and lock the file. One fails if the file is replaced in between, by a race with
 /// another writer; if all fail, the cause is not a race.
@@ -39,11 +37,11 @@ impl Lock {
         let path = store.join(LOCK);
         for _ in 0..MAX_ATTEMPTS {
             let made = prepare()?;
-            lock_file::check(&path)?;
+            check_lock(&path)?;
             let Some(file) = fs::try_lock(fs::open_or_create(&path)?, &path)? else { return Err(locked(&path)) };
             // a writer that published nothing may have removed the file meanwhile
             if fs::is_same_file(&file, &path)? {
-                lock_file::check_content(&file, &path)?;
+                check_lock_content(&file, &path)?;
                 let file = with_one_name(file, store, &path)?;
                 return Ok(Lock { file, path, made });
             }
@@ -66,8 +64,11 @@ impl Lock {
         fs::overwrite(&self.file, offset, format!("{id}\n").as_bytes(), &self.path)
     }
 
+    /// Reads the generations on both lines; `None` for a line that is missing or torn.
     fn lines(&self) -> Result<(Option<GenerationId>, Option<GenerationId>)> {
-        lock_file::lines(&self.file, &self.path)
+        let bytes = fs::read_head(&self.file, MAX_LOCK_LEN, &self.path)?;
+        let (first, second) = bytes.split_at_checked(LINE_LEN).unwrap_or((&bytes, &[]));
+        Ok((parse(first), parse(second)))
     }
 
     fn is_unused(&self) -> Result<bool> {
@@ -101,7 +102,7 @@ fn with_one_name(file: LockedFile, store: &Path, path: &Path) -> Result<LockedFi
     }
     let temporary = store.join(scratch::TEMPORARY_LOCK);
     scratch::remove_own(&temporary)?;
-    let copy = fs::create_like(&file, &temporary, &fs::read_head(&file, MAX_LEN, path)?)?;
+    let copy = fs::create_like(&file, &temporary, &fs::read_head(&file, MAX_LOCK_LEN, path)?)?;
     let Some(copy) = fs::try_lock(copy, &temporary)? else { return Err(locked(&temporary)) };
     fs::rename(&temporary, path)?;
     fs::fsync_dir(store)?;

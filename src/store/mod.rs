@@ -31,9 +31,7 @@ mod kill_tests;
 mod lease;
 mod lines;
 pub(crate) mod link;
-mod local_generation;
 mod lock;
-mod lock_file;
 mod moved;
 pub(crate) mod names;
 pub(crate) mod parts_entry;
@@ -54,12 +52,12 @@ use crate::format::manifest::{self, Manifest};
 use crate::fs;
 use crate::threads::progress::Progress;
 
+pub use self::adopt::LocalGeneration;
 pub(crate) use self::current::read as read_current;
 pub use self::gc::{GcFailure, GcReport};
 pub use self::generation_id::GenerationId;
 pub(crate) use self::lease::{Lease, LeasedGeneration, generation_gone};
 pub(crate) use self::link::Shared;
-pub use self::local_generation::LocalGeneration;
 pub use self::moved::MovedIn;
 pub(crate) use self::names::LEASE;
 pub(crate) use self::publish::{CompleteGeneration, PendingGeneration};
@@ -391,7 +389,7 @@ impl StoreWriter {
     pub(crate) fn copy(&self, directory: &Path) -> Result<(Manifest, CompleteGeneration)> {
         let foreign = Foreign::open(directory, self.progress.clone())?;
         let copy = foreign.copy(&self.path, &self.lock)?;
-        Ok((foreign.into_manifest(), copy))
+        Ok((foreign.manifest, copy))
     }
 
     /// Publishes a generation that was built elsewhere by moving its directory into the store.
@@ -410,11 +408,6 @@ impl StoreWriter {
     /// symbolic link or a foreign file; the directory is unchanged then.
     pub fn adopt_by_moving(&self, directory: impl AsRef<Path>) -> Result<GenerationId> {
         Foreign::open(directory.as_ref(), self.progress.clone())?.publish_moved(&self.path, &self.lock)
-    }
-
-    /// Publishes a staging directory by moving it into the store.
-    fn adopt_staged(&self, directory: &Path) -> Result<GenerationId> {
-        Foreign::open(directory, self.progress.clone())?.publish_staged(&self.path, &self.lock)
     }
 
     /// Makes another generation current: `to`, or the previous one of the history. Returns its number.

@@ -17,8 +17,7 @@ use std::path::{Path, PathBuf};
 use crate::bytes::read_whole;
 use crate::error::{Error, Result};
 use crate::fs;
-use crate::store::generation_id::GenerationId;
-use crate::store::{current, intact};
+use crate::store::{GenerationId, current, intact};
 
 const PREFIX: &str = "moved-";
 
@@ -55,11 +54,6 @@ impl fmt::Display for MovedIn {
             from.display()
         )
     }
-}
-
-/// Returns whether a name is exactly that of a record.
-pub(super) fn is_record_name(name: &str) -> bool {
-    id_of(name).is_some()
 }
 
 /// Checks that [`record`] does not replace a foreign file.
@@ -121,14 +115,8 @@ pub(super) fn held_from(store: &Path, id: GenerationId) -> Result<Option<PathBuf
 
 /// Removes void records. Ignores errors, as [`forget`] does.
 pub(super) fn clear(store: &Path) -> Result<()> {
-    let names = fs::names(store)?;
-    let recorded: Vec<GenerationId> = names.iter().filter_map(|name| id_of(name)).collect();
-    if !recorded.is_empty()
-        && let Ok(held) = read_all(store)
-    {
-        let is_void = |id: &&GenerationId| !held.iter().any(|record| record.id == **id);
-        recorded.iter().filter(is_void).for_each(|id| forget(store, *id));
-    }
+    let recorded = fs::names(store)?.into_iter().filter_map(|name| id_of(&name));
+    recorded.filter(|id| matches!(held_from(store, *id), Ok(None))).for_each(|id| forget(store, id));
     Ok(())
 }
 
@@ -136,7 +124,8 @@ fn path_of(store: &Path, id: GenerationId) -> PathBuf {
     store.join(format!("{PREFIX}{id}"))
 }
 
-fn id_of(name: &str) -> Option<GenerationId> {
+/// Returns the generation of a record by its name; `None` if that is not exactly the name of one.
+pub(super) fn id_of(name: &str) -> Option<GenerationId> {
     GenerationId::from_name(name.strip_prefix(PREFIX)?)
 }
 

@@ -6,9 +6,8 @@ use std::path::Path;
 use crate::error::Result;
 use crate::format::digest::Digest;
 use crate::fs;
-use crate::store::contents;
 use crate::store::names::PARTS_PREFIX;
-use crate::store::scratch;
+use crate::store::{contents, scratch};
 
 pub(crate) const TASK_PREFIX: &str = "task-";
 pub(crate) const PART_PREFIX: &str = "part-";
@@ -43,26 +42,22 @@ pub(crate) enum Entry {
 impl Entry {
     /// Returns the kind of an entry; `None` if its name or its kind of file is not exactly one that is made here.
     pub(crate) fn of(name: &str, path: &Path) -> Result<Option<Entry>> {
-        if is_numbered(name, TASK_PREFIX) {
-            return Ok(fs::is_real_file(path)?.then_some(Entry::Complete));
-        }
-        if is_numbered(name, PART_PREFIX) {
-            let is_own = fs::is_real_dir(path)? && contents::foreign_among_shards(path)?.is_none();
-            return Ok(is_own.then_some(Entry::Complete));
-        }
-        if name == TEMPORARY_MARK
-            || suffix_is_digest(name, PUBLISHING_PREFIX)
-            || suffix_is_digest(name, PUBLISHED_PREFIX)
-        {
-            return Ok(fs::is_real_file(path)?.then_some(Entry::Mark));
-        }
-        if name.strip_prefix(TEMPORARY_TASK_PREFIX).and_then(scratch::process_of).is_some() {
-            return Ok(fs::is_real_file(path)?.then_some(Entry::Temporary));
-        }
-        match name.strip_prefix(TEMPORARY_PART_PREFIX).and_then(scratch::process_of) {
-            Some(process) => Ok(scratch::is_own_part(path, process)?.then_some(Entry::Temporary)),
-            None => Ok(None),
-        }
+        let process_after = |prefix| name.strip_prefix(prefix).and_then(scratch::process_of);
+        let is_mark = [PUBLISHING_PREFIX, PUBLISHED_PREFIX].iter().any(|prefix| suffix_is_digest(name, prefix));
+        let (entry, is_own) = if is_numbered(name, TASK_PREFIX) {
+            (Entry::Complete, fs::is_real_file(path)?)
+        } else if is_numbered(name, PART_PREFIX) {
+            (Entry::Complete, fs::is_real_dir(path)? && contents::foreign_among_shards(path)?.is_none())
+        } else if is_mark || name == TEMPORARY_MARK {
+            (Entry::Mark, fs::is_real_file(path)?)
+        } else if process_after(TEMPORARY_TASK_PREFIX).is_some() {
+            (Entry::Temporary, fs::is_real_file(path)?)
+        } else if let Some(process) = process_after(TEMPORARY_PART_PREFIX) {
+            (Entry::Temporary, scratch::is_own_part(path, process)?)
+        } else {
+            return Ok(None);
+        };
+        Ok(is_own.then_some(entry))
     }
 }
 

@@ -10,10 +10,10 @@ use std::path::Path;
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::info;
 use crate::fs;
-use crate::store::generation_id::GenerationId;
+use crate::store::lines::check_lock;
 use crate::store::names::{CURRENT, HISTORY, LOCK};
 use crate::store::parts_entry::is_parts_dir;
-use crate::store::{current, current_copy, lock_file, moved, scratch};
+use crate::store::{GenerationId, current, current_copy, moved, scratch};
 
 /// Files that mark a directory as a Zarr or bcolz array, or a group or table of arrays.
 const ARRAY_FILES: [&str; 7] =
@@ -46,13 +46,11 @@ impl PathClass {
             Err(error) if error.kind() != ErrorKind::Corrupt => return Err(error),
             _ => {}
         }
-        for name in ARRAY_FILES {
+        let of_arrays = ARRAY_FILES.map(|name| ("an array", name));
+        for (found, name) in of_arrays.into_iter().chain([("a data set", info::FILE_NAME)]) {
             if fs::exists(&path.join(name))? {
-                return Ok(PathClass::Foreign(format!("an array ({name})")));
+                return Ok(PathClass::Foreign(format!("{found} ({name})")));
             }
-        }
-        if fs::exists(&path.join(info::FILE_NAME))? {
-            return Ok(PathClass::Foreign("a data set (info)".to_string()));
         }
         PathClass::by_names(path)
     }
@@ -87,7 +85,7 @@ impl PathClass {
             ))));
         }
         let lock = path.join(LOCK);
-        lock_file::check(&lock)?;
+        check_lock(&lock)?;
         let current = fs::exists(&path.join(CURRENT))?;
         Ok(match fs::exists(&lock)? || current && generations {
             true => Some(PathClass::Store),
@@ -173,7 +171,7 @@ fn is_store_name(name: &str) -> bool {
         || GenerationId::from_name(name).is_some()
         || scratch::is_temporary_name(name)
         || current_copy::is_aside_name(name)
-        || moved::is_record_name(name)
+        || moved::id_of(name).is_some()
 }
 
 fn is_ignored(name: &OsStr) -> bool {

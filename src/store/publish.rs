@@ -24,11 +24,10 @@ use crate::format::manifest::{self, Manifest};
 use crate::format::nested::NestedSharding;
 use crate::fs;
 use crate::fs::owner::Owner;
-use crate::store::generation_id::GenerationId;
 use crate::store::lease::Claim;
 use crate::store::lock::Lock;
 use crate::store::names::LEASE;
-use crate::store::{current, generations, history, intact, scratch};
+use crate::store::{GenerationId, current, generations, history, intact, scratch};
 
 /// The lock of a store, shared by its writer and that writer's unpublished generations.
 #[derive(Clone, Debug)]
@@ -243,12 +242,8 @@ fn install_as(id: GenerationId, store: &Path, lock: &mut Lock, directory: &Path)
     fs::fsync_dir(store)?; // a used number without a line means that its generation was rolled back
     lock.set_last(id)?;
     fs::rename(directory, &store.join(id.to_string()))?;
-    make_current(store, id).inspect_err(|_| _ = withdraw(store, id, directory))
-}
-
-fn make_current(store: &Path, id: GenerationId) -> Result<()> {
-    fs::fsync_dir(store)?; // the generation must be durable before `current` names it
-    current::swap(store, id)
+    let synced = fs::fsync_dir(store); // the generation must be durable before `current` names it
+    synced.and_then(|()| current::swap(store, id)).inspect_err(|_| _ = withdraw(store, id, directory))
 }
 
 /// Renames a generation that could not be made current back to its old path, so that a later rollback does not find it.
@@ -302,13 +297,7 @@ fn check_len(manifest: &[u8]) -> Result<()> {
 ///
 /// Errors: `Corrupt` if it has not; `Io`.
 fn check_files(directory: &Path, manifest: &Manifest) -> Result<()> {
-    for shard in &manifest.shards {
-        let path = manifest.shard_path(directory, shard.number);
-        intact::check_len(&path, shard.bytes).map_err(|error| error.at_shard(shard.number))?;
-    }
-    for file in &manifest.auxiliary {
-        intact::check_len(&directory.join(&file.name), file.checksum.bytes)?;
-    }
+    intact::for_each_file(manifest, |name, stated| intact::check_len(&directory.join(name), stated.bytes))?;
     let mut directory = directory.to_path_buf();
     let mut expected: BTreeSet<String> = manifest.auxiliary.iter().map(|file| file.name.clone()).collect();
     for name in manifest.nested.iter().flat_map(NestedSharding::names) {

@@ -11,10 +11,8 @@ use std::path::{Path, PathBuf};
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::nested::is_shards_entry;
 use crate::fs;
-use crate::store::contents::{self, is_lowercase_hex};
-use crate::store::generation_id::GenerationId;
-use crate::store::lines::{LINE_LEN, MAX_HISTORY, has_lines_only};
-use crate::store::lock_file;
+use crate::store::lines::{LINE_LEN, MAX_HISTORY, MAX_LOCK_LEN, has_lines_only, may_be_lines};
+use crate::store::{GenerationId, contents};
 
 const GENERATION_PREFIX: &str = "tmp-gen-";
 
@@ -70,7 +68,7 @@ impl Temporary<'_> {
             Temporary::Pending { process } => is_own_pending(path, process),
             Temporary::Doomed => Ok(fs::is_link(path)? || contents::is_own_generation(path)?),
             Temporary::Link => is_own_link(path),
-            Temporary::Lock => is_file_of_lines(path, lock_file::MAX_LEN),
+            Temporary::Lock => is_file_of_lines(path, MAX_LOCK_LEN),
             Temporary::History => is_file_of_lines(path, (MAX_HISTORY * LINE_LEN) as u64),
         }
     }
@@ -203,33 +201,36 @@ pub(super) fn clear(store: &Path) -> Result<()> {
 pub(crate) fn process_of(suffix: &str) -> Option<&str> {
     let (process, nanos) = suffix.split_once('-')?;
     let is_id = process.parse::<u32>().is_ok_and(|id| id.to_string() == process);
-    (is_id && is_lowercase_hex(nanos) && nanos.len() <= 32).then_some(process)
+    (is_id && contents::is_lowercase_hex(nanos) && nanos.len() <= 32).then_some(process)
 }
 
 /// Returns whether a directory holds only files of a generation, at most one directory for its shards, and `spill`, a
 /// spill directory or a link to one.
 fn is_own_pending(directory: &Path, process: &str) -> Result<bool> {
     let mut has_shards = false;
-    let is_foreign = |name: &OsStr, path: &Path| {
-        Ok(match name.to_str() {
-            Some(SPILL) => !is_own_spill(path, process)?,
-            Some(name) if is_shards_entry(name) && fs::is_real_dir(path)? => {
-                std::mem::replace(&mut has_shards, true) || !contents::is_own_shards_directory(path)?
-            }
-            Some(name) => !contents::is_generation_name(name) || !fs::is_real_file(path)?,
-            None => true,
-        })
-    };
-    Ok(fs::is_real_dir(directory)? && fs::find_entry(directory, is_foreign)?.is_none())
+    has_own_spill_and(directory, process, |name, path| {
+        if is_shards_entry(name) && fs::is_real_dir(path)? {
+            return Ok(!std::mem::replace(&mut has_shards, true) && contents::is_own_shards_directory(path)?);
+        }
+        Ok(contents::is_generation_name(name) && fs::is_real_file(path)?)
+    })
 }
 
 /// Returns whether a directory holds only shards and `spill`, a spill directory or a link to one.
 pub(super) fn is_own_part(directory: &Path, process: &str) -> Result<bool> {
-    let is_foreign = |name: &OsStr, path: &Path| {
-        Ok(match name.to_str() {
-            Some(SPILL) => !is_own_spill(path, process)?,
-            name => !name.is_some_and(contents::is_shard_name) || !fs::is_real_file(path)?,
-        })
+    has_own_spill_and(directory, process, |name, path| Ok(contents::is_shard_name(name) && fs::is_real_file(path)?))
+}
+
+/// Returns whether a path is a directory in which each entry but a `spill` of its own is own.
+fn has_own_spill_and(
+    directory: &Path,
+    process: &str,
+    mut is_own: impl FnMut(&str, &Path) -> Result<bool>,
+) -> Result<bool> {
+    let is_foreign = |name: &OsStr, path: &Path| match name.to_str() {
+        Some(SPILL) => Ok(!is_own_spill(path, process)?),
+        Some(name) => Ok(!is_own(name, path)?),
+        None => Ok(true),
     };
     Ok(fs::is_real_dir(directory)? && fs::find_entry(directory, is_foreign)?.is_none())
 }
@@ -239,9 +240,10 @@ fn is_own_spill(spill: &Path, process: &str) -> Result<bool> {
     if fs::is_real_dir(spill)? {
         return contents::is_own_spill(spill);
     }
-    let Some(outer) = outer_spill(spill)? else { return Ok(false) };
-    let of_process = || process_of(outer.file_name()?.to_str()?.strip_prefix(OUTER_SPILL_PREFIX)?);
-    Ok(of_process() == Some(process) && (!fs::exists(&outer)? || contents::is_own_spill(&outer)?))
+    let Some(outer) = outer_spill(spill)?.filter(|outer| process_of_spill(outer) == Some(process)) else {
+        return Ok(false);
+    };
+    Ok(!fs::exists(&outer)? || contents::is_own_spill(&outer)?)
 }
 
 fn is_file_of_lines(path: &Path, max_len: u64) -> Result<bool> {
@@ -252,19 +254,17 @@ fn is_file_of_lines(path: &Path, max_len: u64) -> Result<bool> {
 fn is_own_link(link: &Path) -> Result<bool> {
     let target = target_of(link)?;
     let Some(target) = target.as_deref().and_then(Path::to_str) else { return Ok(false) };
-    let name = b"gen-0000000000";
-    let is_torn = || target.len() <= name.len() && target.bytes().zip(name).all(is_of_name);
-    Ok(GenerationId::from_name(target).is_some() || fs::is_real_file(link)? && is_torn())
-}
-
-fn is_of_name((byte, pattern): (u8, &u8)) -> bool {
-    byte == *pattern || byte == 0 || *pattern == b'0' && byte.is_ascii_digit()
+    let may_be_torn = target.len() < LINE_LEN && may_be_lines(target.as_bytes()); // a name without the line feed
+    Ok(GenerationId::from_name(target).is_some() || fs::is_real_file(link)? && may_be_torn)
 }
 
 /// Returns the spill directory outside of the store that a link `spill` names.
 fn outer_spill(spill: &Path) -> Result<Option<PathBuf>> {
-    let process = |outer: &Path| process_of(outer.file_name()?.to_str()?.strip_prefix(OUTER_SPILL_PREFIX)?).map(|_| ());
-    Ok(target_of(spill)?.filter(|outer| outer.is_absolute() && process(outer).is_some()))
+    Ok(target_of(spill)?.filter(|outer| outer.is_absolute() && process_of_spill(outer).is_some()))
+}
+
+fn process_of_spill(outer: &Path) -> Option<&str> {
+    process_of(outer.file_name()?.to_str()?.strip_prefix(OUTER_SPILL_PREFIX)?)
 }
 
 /// Returns the target of a link, or of a text file in its place; `None` if neither is there.

@@ -23,10 +23,9 @@ use crate::format::random::random_name;
 use crate::fs;
 use crate::fs::disk;
 use crate::ids::ShardNumber;
-use crate::store::generation_id::GenerationId;
+use crate::store::adopt::Foreign;
 use crate::store::link::needs_copy;
-use crate::store::{Store, StoreWriter, is_complete};
-use crate::store::{contents, intact};
+use crate::store::{GenerationId, Store, StoreWriter, contents, generations, intact};
 use crate::threads::progress::Progress;
 
 const TEMPORARY_PREFIX: &str = "tmp-";
@@ -109,7 +108,8 @@ impl Staging {
             fs::remove_file(&path)?; // of a copy that was killed before the move
             fs::write_new(&path, bytes)?;
         }
-        let id = writer.adopt_staged(&self.path)?;
+        let foreign = Foreign::open(&self.path, writer.progress.clone())?;
+        let id = foreign.publish_staged(&writer.path, &writer.lock)?;
         _ = fs::remove(&self.path); // only where the store is on another file system, and has a copy now
         Ok(id)
     }
@@ -168,10 +168,7 @@ impl Store {
     #[doc(hidden)]
     pub fn shards_like(&self, wanted: &Manifest) -> Result<HashMap<ShardNumber, PathBuf>> {
         let mut found = HashMap::new();
-        for id in super::generations(&self.path)? {
-            if !is_complete(&self.path, id)? {
-                continue;
-            }
+        for id in generations(&self.path)? {
             let directory = self.generation_path(id);
             let text = manifest_text(&directory)?;
             let Some(manifest) = text.and_then(|text| Manifest::parse(&text).ok()) else { continue };
