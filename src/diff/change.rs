@@ -1,9 +1,9 @@
-//! One difference between two databases.
+//! What a comparison finds: differences between two databases, equal shards, damage.
 
 use std::fmt;
 
 use crate::diff::stored::Stored;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::read::shard::Value;
 
 /// What happened to a key.
@@ -92,5 +92,38 @@ impl Change {
 impl fmt::Debug for Change {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Change").field("key", &self.key).field("kind", &self.kind).finish_non_exhaustive()
+    }
+}
+
+/// One of the two databases.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Side {
+    Old,
+    New,
+}
+
+/// What a comparison finds.
+pub(super) enum Item {
+    Change(Change),
+    /// A shard that is equal without reading, with its number of keys as far as it is known.
+    EqualShard {
+        keys: u64,
+    },
+    /// A damaged pair.
+    BadPair(Error),
+    /// A damaged place.
+    BadPlace(BadPlace),
+}
+
+/// The damage of a shard or minishard of one database.
+pub(super) struct BadPlace {
+    pub(super) side: Side,
+    pub(super) error: Error,
+}
+
+impl BadPlace {
+    /// Returns the damage of this database, for `map_err`.
+    pub(super) fn of(side: Side) -> impl FnOnce(Error) -> BadPlace {
+        move |error| BadPlace { side, error }
     }
 }

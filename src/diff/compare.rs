@@ -1,17 +1,25 @@
-//! Compares the minishards of a unit, row by row.
+//! Compares the minishards of a unit, row by row, or by lookups in the other database.
 
 use std::cmp::Ordering;
+use std::collections::{BTreeSet, VecDeque};
 use std::ops::ControlFlow;
+use std::sync::Mutex;
 
 use crate::byte_range::ByteRange;
-use crate::diff::change::Change;
-use crate::diff::item::{BadPlace, Item, Side};
-use crate::diff::looked_up::LookedUp;
+use crate::bytes::StorageKind;
+use crate::diff::change::{BadPlace, Change, Item, Side};
 use crate::diff::minishard::Minishard;
 use crate::diff::stored::{Pair, Stored, are_equal};
-use crate::diff::units::{MinishardPair, Shards, Step, Unit, Walked};
-use crate::ids::MinishardNumber;
+use crate::diff::units::{MinishardPair, Shards, Step, Unit};
+use crate::error::Result;
+use crate::format::locks::lock;
+use crate::ids::{MinishardNumber, ShardNumber};
+use crate::read::generation::Generation;
 use crate::read::shard::Shard;
+
+/// The number of shards that stay open for further lookups, if they are read by positioned reads. Only few of the files
+/// of a process keep their descriptors, and the shards that are walked through need some too.
+const MOST_OPEN: usize = 64;
 
 /// A consumer of items, which may break off.
 type Emit<'a> = dyn FnMut(Item) -> ControlFlow<()> + 'a;
@@ -20,10 +28,9 @@ type Emit<'a> = dyn FnMut(Item) -> ControlFlow<()> + 'a;
 pub(super) enum Comparison<'a> {
     /// Both databases have a key in the same minishard.
     Merge,
-    /// The new database is walked, and its keys are looked up in the old one.
-    LookUpOld { old: LookedUp<'a> },
-    /// The old database is walked, and its keys are looked up in the new one, to find those that were removed.
-    LookUpNew { new: LookedUp<'a> },
+    /// One database is walked, and its keys are looked up in the other one: in the old one to find the added and the changed
+    /// keys, and in the new one to find those that were removed.
+    LookUp(LookedUp<'a>),
 }
 
 /// The totals of a unit.
@@ -36,11 +43,11 @@ pub(super) struct Compared {
 }
 
 impl Comparison<'_> {
-    pub(super) fn walked(&self) -> Walked {
+    /// Returns the database that is not walked, because keys are looked up in it.
+    pub(super) fn looked_up(&self) -> Option<Side> {
         match self {
-            Comparison::Merge { .. } => Walked::Both,
-            Comparison::LookUpOld { .. } => Walked::Only(Side::New),
-            Comparison::LookUpNew { .. } => Walked::Only(Side::Old),
+            Comparison::Merge => None,
+            Comparison::LookUp(other) => Some(other.side),
         }
     }
 
@@ -79,8 +86,8 @@ impl Comparison<'_> {
                 let mut found = Found { compared, emit };
                 match self {
                     Comparison::Merge => found.merge(old, new),
-                    Comparison::LookUpOld { old } => pairs(new).try_for_each(|new| found.look_up_old(old, &new)),
-                    Comparison::LookUpNew { new } => pairs(old).try_for_each(|old| found.look_up_new(new, &old)),
+                    // the minishard of the database that is not walked is none
+                    Comparison::LookUp(other) => pairs(old.or(new)).try_for_each(|pair| found.look_up(other, &pair)),
                 }
             }
             (old, new) => old.err().into_iter().chain(new.err()).map(Item::BadPlace).try_for_each(emit),
@@ -132,19 +139,14 @@ impl Found<'_, '_> {
         }
     }
 
-    fn look_up_old(&mut self, old: &LookedUp<'_>, new: &Pair<'_>) -> ControlFlow<()> {
-        match old.find(new.key()) {
-            Ok(Some(old)) => self.both(&old.pair(), new),
-            Ok(None) => self.one(new, Change::added),
-            Err(damage) => damage.into_iter().map(Item::BadPlace).try_for_each(&mut *self.emit),
-        }
-    }
-
-    fn look_up_new(&mut self, new: &LookedUp<'_>, old: &Pair<'_>) -> ControlFlow<()> {
-        match new.find(old.key()) {
-            Ok(Some(_)) => ControlFlow::Continue(()), // compared by `look_up_old`
-            Ok(None) => self.one(old, Change::removed),
-            Err(damage) => damage.into_iter().map(Item::BadPlace).try_for_each(&mut *self.emit),
+    /// Compares a pair with that of its key in the other database.
+    fn look_up(&mut self, other: &LookedUp<'_>, pair: &Pair<'_>) -> ControlFlow<()> {
+        match (other.find(pair.key()), other.side) {
+            (Ok(Some(old)), Side::Old) => self.both(&old.pair(), pair),
+            (Ok(Some(_)), Side::New) => ControlFlow::Continue(()), // compared by the lookup in the old one
+            (Ok(None), Side::Old) => self.one(pair, Change::added),
+            (Ok(None), Side::New) => self.one(pair, Change::removed),
+            (Err(damage), _) => damage.into_iter().map(Item::BadPlace).try_for_each(&mut *self.emit),
         }
     }
 
@@ -165,5 +167,69 @@ impl Found<'_, '_> {
             Ok(_) => (self.emit)(Item::Change(change(Stored::from(pair)))),
             Err(error) => (self.emit)(Item::BadPair(error)),
         }
+    }
+}
+
+/// A database in which keys are looked up.
+pub(super) struct LookedUp<'a> {
+    side: Side,
+    generation: &'a Generation,
+    /// The shards that cannot be read, and are reported already.
+    bad_shards: BTreeSet<ShardNumber>,
+    /// The shards that were used last, the newest first. Empty if lookups share the shards of the generation.
+    recent: Mutex<VecDeque<Shard>>,
+}
+
+impl<'a> LookedUp<'a> {
+    pub(super) fn new(side: Side, generation: &'a Generation, bad_shards: BTreeSet<ShardNumber>) -> LookedUp<'a> {
+        LookedUp { side, generation, bad_shards, recent: Mutex::default() }
+    }
+
+    /// Finds a key.
+    ///
+    /// Errors: the damage that hides whether the key is there; `None` if it is reported already.
+    pub(super) fn find(&self, key: u64) -> Result<Option<Stored>, Option<BadPlace>> {
+        let location = self.generation.spec().route(key);
+        if self.bad_shards.contains(&location.shard) {
+            return Err(None);
+        }
+        let find = || {
+            let Some(shard) = self.shard(location.shard).map_err(|error| error.at_key(key))? else { return Ok(None) };
+            let found = shard.reader().find(location.minishard, key)?;
+            Ok(found.map(|found| Stored::new(shard, found)))
+        };
+        find().map_err(|error| Some(BadPlace { side: self.side, error }))
+    }
+
+    /// Returns an open shard; `None` if the generation does not have it.
+    pub(super) fn shard(&self, number: ShardNumber) -> Result<Option<Shard>> {
+        if !self.opens_apart() {
+            return Ok(self.generation.shard(number)?.cloned());
+        }
+        if let Some(shard) = self.take_recent(number) {
+            return Ok(Some(shard));
+        }
+        let opened = self.generation.open_shard_apart(number).map_err(|error| error.at_shard(number))?;
+        if let Some(shard) = &opened {
+            let mut recent = lock(&self.recent);
+            recent.truncate(MOST_OPEN - 1);
+            recent.push_front(shard.clone());
+        }
+        Ok(opened)
+    }
+
+    /// Returns a shard that was used recently, and notes its use.
+    fn take_recent(&self, number: ShardNumber) -> Option<Shard> {
+        let mut recent = lock(&self.recent);
+        let at = recent.iter().position(|shard| shard.number() == number)?;
+        let shard = recent.remove(at)?;
+        recent.push_front(shard.clone());
+        Some(shard)
+    }
+
+    /// Whether shards are opened separately from those of lookups in the generation, which stay open. Not for foreign
+    /// shards: once opened again, they would read all their indexes again to find preambles.
+    fn opens_apart(&self) -> bool {
+        matches!(self.generation.options().storage, StorageKind::Positioned) && self.generation.layout().is_some()
     }
 }

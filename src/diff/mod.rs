@@ -3,14 +3,11 @@
 //! ```text
 //! module      what it has
 //!
-//! change      one difference, with the values before and after
-//! stored      one pair where it is stored, and whether two of them are equal
+//! change      what is found: one difference, with the values before and after; equal shards, damage
+//! stored      one pair where it is stored, whether two of them are equal, and whether a database still has one
 //! minishard   the rows of one minishard that lookups find
-//! item        what is found: changes, equal shards, damage
 //! units       the minishards of both databases, in order, in units of work
-//! compare     compares the minishards of a unit
-//! looked_up   the database in which the keys of the other one are looked up
-//! holds       whether a database still has the pairs before a change
+//! compare     compares the minishards of a unit, also by lookups in the other database
 //! ```
 //!
 //! If both specifications place every key in the same minishard, the databases are walked together, minishard by
@@ -18,9 +15,6 @@
 
 mod change;
 mod compare;
-mod holds;
-mod item;
-mod looked_up;
 mod minishard;
 mod stored;
 mod units;
@@ -30,9 +24,8 @@ use std::num::NonZero;
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::diff::compare::Comparison;
-use crate::diff::item::{BadPlace, Item, Side};
-use crate::diff::looked_up::LookedUp;
+use crate::diff::change::{BadPlace, Item, Side};
+use crate::diff::compare::{Comparison, LookedUp};
 use crate::diff::units::{Unit, Units};
 use crate::error::{ErrorLocation, Result};
 use crate::format::spec::ShardingSpec;
@@ -186,8 +179,9 @@ impl Diff {
             run.walk(&Comparison::Merge, &mut f)?;
         } else {
             run.check_old_shards(&mut f)?;
-            run.walk(&Comparison::LookUpOld { old: run.looked_up(Side::Old) }, &mut f)?;
-            run.walk(&Comparison::LookUpNew { new: run.looked_up(Side::New) }, &mut f)?;
+            for other in [Side::Old, Side::New] {
+                run.walk(&Comparison::LookUp(run.looked_up(other)), &mut f)?;
+            }
         }
         if let Err(cancelled) = self.progress.check() {
             run.totals.errors += 1;
@@ -210,10 +204,6 @@ impl Diff {
             ControlFlow::Continue(totals) => Ok(totals),
             ControlFlow::Break(error) => Err(error),
         }
-    }
-
-    fn thread_count(&self) -> NonZero<usize> {
-        threads::count(self.threads.map_or(0, NonZero::get))
     }
 }
 
@@ -243,7 +233,7 @@ impl<'a> Run<'a> {
         f: &mut impl FnMut(Result<Change>) -> ControlFlow<B>,
     ) -> ControlFlow<B> {
         let Diff { old, new, progress, .. } = self.diff;
-        let mut units = Units::new(&old.generation, &new.generation, comparison.walked());
+        let mut units = Units::new(&old.generation, &new.generation, comparison.looked_up());
         let next = || if progress.is_cancelled() { None } else { units.next() };
         let unchanged = AtomicU64::new(0);
         let compare = |unit: Unit, emit: &mut dyn FnMut(Vec<Item>, usize) -> ControlFlow<()>| {
@@ -256,7 +246,7 @@ impl<'a> Run<'a> {
             progress.add(compared.keys);
             unchanged.fetch_add(compared.unchanged, Ordering::Relaxed);
         };
-        let threads = self.diff.thread_count();
+        let threads = threads::count(self.diff.threads.map_or(0, NonZero::get));
         let room = threads.get().saturating_mul(BATCHES_PER_THREAD * BATCH);
         let outcome =
             in_order(threads, room, next, compare, |batch| batch.into_iter().try_for_each(|item| self.take(item, f)));

@@ -1,10 +1,11 @@
-//! One pair where it is stored, and whether two of them are equal.
+//! One pair where it is stored, whether two of them are equal, and whether a database still has one.
 
 use crate::byte_range::ByteRange;
 use crate::bytes::Bytes;
 use crate::error::{Error, Result};
 use crate::format::spec::Encoding;
 use crate::read::shard::{FoundKey, Shard, ShardReader, Value};
+use crate::read::snapshot::Snapshot;
 
 /// A pair of a shard. Nothing of it is read yet, except its row of the index.
 #[derive(Clone)]
@@ -98,10 +99,44 @@ impl<'a> Pair<'a> {
         value.start == value.end || self.reader().layout.is_none_or(|layout| layout.value_alignment.get() > 1)
     }
 
+    /// Whether this is the preamble and the value. Zero bytes at the beginning of the preamble are ignored.
+    ///
+    /// Errors: damage of the pair.
+    fn is(&self, preamble: &[u8], value: &[u8]) -> Result<bool> {
+        Ok(*self.value()? == *value && without_padding(&self.preamble()?) == without_padding(preamble))
+    }
+
     /// Adds the place of this pair to an error.
     #[cold]
     fn at(&self, error: Error) -> Error {
         self.reader().at(self.found.minishard, error).at_key(self.found.row.id)
+    }
+}
+
+impl Snapshot {
+    /// Returns whether a key has this preamble and value or, with `None`, whether it is absent.
+    ///
+    /// For programs that apply the changes of a [`Diff`](crate::diff::Diff): a key that has another pair by now was
+    /// changed by another program. Zero bytes at the beginning of the preamble are ignored, since they may be padding.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`get`](Snapshot::get).
+    ///
+    /// ```
+    /// let snapshot = sharddb::ShardDb::from_pairs([(7, "seven")])?.snapshot();
+    /// assert!(snapshot.holds(7, Some((b"", b"seven")))?);
+    /// assert!(!snapshot.holds(7, None)?);
+    /// assert!(snapshot.holds(8, None)?);
+    /// # Ok::<(), sharddb::Error>(())
+    /// ```
+    pub fn holds(&self, key: u64, pair: Option<(&[u8], &[u8])>) -> Result<bool> {
+        let found = self.generation.find(key)?;
+        match (found, pair) {
+            (None, None) => Ok(true),
+            (Some(found), Some((preamble, value))) => Pair { shard: found.shard, found: found.key }.is(preamble, value),
+            _ => Ok(false),
+        }
     }
 }
 
@@ -110,13 +145,6 @@ impl<'a> Pair<'a> {
 /// Errors: damage of either pair.
 pub(super) fn are_equal(old: &Pair<'_>, new: &Pair<'_>) -> Result<bool> {
     Ok(have_equal_values(old, new)? && have_equal_preambles(old, new)?)
-}
-
-/// Whether a pair has this preamble and value. Zero bytes at the beginning of the preamble are ignored.
-///
-/// Errors: damage of the pair.
-pub(super) fn is_pair(pair: &Pair<'_>, preamble: &[u8], value: &[u8]) -> Result<bool> {
-    Ok(*pair.value()? == *value && without_padding(&pair.preamble()?) == without_padding(preamble))
 }
 
 fn have_equal_values(old: &Pair<'_>, new: &Pair<'_>) -> Result<bool> {

@@ -4,7 +4,7 @@ use std::iter::Peekable;
 use std::sync::Arc;
 
 use crate::byte_range::ByteRange;
-use crate::diff::item::{BadPlace, Item, Side};
+use crate::diff::change::{BadPlace, Item, Side};
 use crate::error::Result;
 use crate::format::shard_index::ShardIndexEntry;
 use crate::fs::is_one_file;
@@ -17,13 +17,6 @@ const MOST_MINISHARDS: usize = 512;
 
 /// and ends with the minishard whose index makes it longer than this, in bytes.
 const MOST_INDEX_BYTES: u64 = 256 << 10;
-
-/// The databases whose minishards are walked through.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Walked {
-    Both,
-    Only(Side),
-}
 
 /// Minishards of one shard that are compared together.
 pub(super) struct Unit {
@@ -76,20 +69,20 @@ impl Drop for Shards {
 pub(super) struct Units<'a> {
     old: &'a Generation,
     new: &'a Generation,
-    walked: Walked,
+    /// The database that is not walked through.
+    looked_up: Option<Side>,
     numbers: std::vec::IntoIter<ShardNumber>,
     shard: Option<ShardWalk>,
 }
 
 impl<'a> Units<'a> {
-    pub(super) fn new(old: &'a Generation, new: &'a Generation, walked: Walked) -> Units<'a> {
-        let has = |side| walked == Walked::Both || walked == Walked::Only(side);
-        let of_old = old.shard_numbers().filter(|_| has(Side::Old));
-        let of_new = new.shard_numbers().filter(|_| has(Side::New));
+    pub(super) fn new(old: &'a Generation, new: &'a Generation, looked_up: Option<Side>) -> Units<'a> {
+        let of_old = old.shard_numbers().filter(|_| looked_up != Some(Side::Old));
+        let of_new = new.shard_numbers().filter(|_| looked_up != Some(Side::New));
         let mut numbers: Vec<_> = of_old.chain(of_new).collect();
         numbers.sort_unstable();
         numbers.dedup();
-        Units { old, new, walked, numbers: numbers.into_iter(), shard: None }
+        Units { old, new, looked_up, numbers: numbers.into_iter(), shard: None }
     }
 
     /// Returns the next unit.
@@ -114,14 +107,16 @@ impl<'a> Units<'a> {
     /// Begins the walk through the shards of a number. If they are equal, or one cannot be opened, returns the items to
     /// pass on instead.
     fn begin(&self, number: ShardNumber) -> Result<ShardWalk, Vec<Item>> {
-        if self.walked == Walked::Both
+        if self.looked_up.is_none()
             && let Some(keys) = self.equal_shard(number)
         {
             return Err(vec![Item::EqualShard { keys }]);
         }
-        let open = |side, generation: &Generation| match self.walked {
-            Walked::Only(only) if only != side => Ok(None),
-            _ => generation.shard_for_pass(number).map_err(|error| error.at_shard(number)).map_err(BadPlace::of(side)),
+        let open = |side, generation: &Generation| {
+            if self.looked_up == Some(side) {
+                return Ok(None);
+            }
+            generation.shard_for_pass(number).map_err(|error| error.at_shard(number)).map_err(BadPlace::of(side))
         };
         match (open(Side::Old, self.old), open(Side::New, self.new)) {
             (Ok(old), Ok(new)) => Ok(ShardWalk::begin(Shards::begin(old, new))),
@@ -195,25 +190,24 @@ impl ShardWalk {
         loop {
             let number = match (self.old.peek(), self.new.peek()) {
                 (None, None) => return None,
-                (Some(old), Some(new)) => old.number().min(new.number()),
-                (Some(one), None) | (None, Some(one)) => one.number(),
+                (Some(old), Some(new)) => old.number.min(new.number),
+                (Some(one), None) | (None, Some(one)) => one.number,
             };
-            let old = self.old.next_if(|next| next.number() == number);
-            let new = self.new.next_if(|next| next.number() == number);
+            let old = self.old.next_if(|next| next.number == number);
+            let new = self.new.next_if(|next| next.number == number);
             let (mut ranges, mut is_bad) = ([None, None], false);
             for (range, next) in ranges.iter_mut().zip([old, new]) {
-                match next {
-                    None => {}
-                    Some(Next::Minishard(_, at)) => *range = Some(at),
-                    Some(Next::Bad(_, bad)) => {
+                let Some(Next { index, is_broken, .. }) = next else { continue };
+                match index {
+                    Ok(at) => *range = Some(at),
+                    Err(bad) => {
                         is_bad = true;
                         steps.push(Step::Pass(Item::BadPlace(bad)));
                     }
-                    Some(Next::Broken(_, bad)) => {
-                        steps.push(Step::Pass(Item::BadPlace(bad)));
-                        self.end();
-                        return None;
-                    }
+                }
+                if is_broken {
+                    self.end();
+                    return None;
                 }
             }
             let [old, new] = ranges;
@@ -229,22 +223,13 @@ impl ShardWalk {
     }
 }
 
-/// The next minishard of a shard.
-enum Next {
-    /// A minishard with keys, and the place of its index.
-    Minishard(MinishardNumber, ByteRange),
-    /// A minishard whose index is not where it should be.
-    Bad(MinishardNumber, BadPlace),
-    /// The shard index cannot be read from this minishard on.
-    Broken(MinishardNumber, BadPlace),
-}
-
-impl Next {
-    fn number(&self) -> MinishardNumber {
-        match self {
-            Next::Minishard(number, _) | Next::Bad(number, _) | Next::Broken(number, _) => *number,
-        }
-    }
+/// The next minishard of a shard that has keys.
+struct Next {
+    number: MinishardNumber,
+    /// The place of its index, or the damage if it is not where it should be.
+    index: Result<ByteRange, BadPlace>,
+    /// Whether the shard index cannot be read from this minishard on.
+    is_broken: bool,
 }
 
 /// The minishards of a shard that have keys, in ascending order.
@@ -289,10 +274,8 @@ impl Minishards {
             Some(range) => self.budget.take(reader.files().data_len(), number, range).map(|()| Some(range)),
             None => Ok(None),
         });
-        match resolved {
-            Ok(range) => Some(Next::Minishard(number, range?)),
-            Err(error) => Some(Next::Bad(number, BadPlace { side: self.side, error: reader.at(number, error) })),
-        }
+        let index = resolved.map_err(|error| BadPlace { side: self.side, error: reader.at(number, error) });
+        index.transpose().map(|index| Next { number, index, is_broken: false })
     }
 }
 
@@ -312,7 +295,8 @@ impl Iterator for Minishards {
                 Ok(false) => return None,
                 Err(error) => {
                     self.blocks.end();
-                    return Some(Next::Broken(self.blocks.position(), BadPlace { side: self.side, error }));
+                    let index = Err(BadPlace { side: self.side, error });
+                    return Some(Next { number: self.blocks.position(), index, is_broken: true });
                 }
             }
         }
