@@ -3,10 +3,9 @@
 use std::path::Path;
 
 use super::part_receipt::{PartContent, PartOptions, PartReceipt};
+use super::parts_dir::{NewPart, PartsDir};
 use super::spill_reader::Spill;
 use super::spill_set::SpillSet;
-use crate::cluster::parts_dir::NewPart;
-use crate::cluster::parts_dir::PartsDir;
 use crate::error::{Error, Result};
 use crate::fs::disk;
 use crate::ids::ShardNumber;
@@ -61,7 +60,7 @@ impl SpillSet {
     /// Errors: `InvalidInput` for another shard.
     pub(super) fn check_shards(&self, receipt: &PartReceipt) -> Result<()> {
         let range = self.plan.shards(receipt.part())?;
-        let shards = &receipt.content().shards;
+        let shards = &receipt.content.shards;
         if let Some(other) = shards.iter().find(|shard| !range.contains(&shard.number)) {
             let message = format!(
                 "expected shards {} to {} in part {}, found another",
@@ -135,7 +134,7 @@ impl<'a> PartBuild<'a> {
         });
         spills.check_shards(&receipt)?;
         let of_shard = |number: ShardNumber| spec.shard_file_name(number);
-        let files: Vec<_> = receipt.content().shards.iter().map(|shard| of_shard(shard.number)).collect();
+        let files: Vec<_> = receipt.content.shards.iter().map(|shard| of_shard(shard.number)).collect();
         new.install(&receipt.directory_name(), &files)?;
         Ok(receipt)
     }

@@ -50,19 +50,16 @@
 //! [`SpillSet`] has an example of all steps.
 
 mod build_part;
-mod job;
 #[cfg(test)]
 mod job_model;
 mod members;
 mod part_receipt;
 pub(crate) mod parts_dir;
 mod plan;
-mod publication;
 mod publish;
 #[cfg(test)]
 mod read_faults;
-mod record;
-mod section_table;
+mod spill_format;
 mod spill_reader;
 mod spill_receipt;
 mod spill_set;
@@ -71,13 +68,12 @@ mod spill_writer;
 pub(crate) mod tests;
 
 pub use build_part::PartBuild;
-pub use job::{Cleaned, clean, job_directory};
 pub use members::{Kind, Members};
 pub use part_receipt::PartReceipt;
-pub use parts_dir::PartsDir;
+pub use parts_dir::{Cleaned, PartsDir, clean, job_directory};
 pub use plan::PartPlan;
 pub use publish::Job;
-pub use section_table::{ROW_LEN, TRAILER_LEN};
+pub use spill_format::{ROW_LEN, TRAILER_LEN};
 pub use spill_reader::Spill;
 pub use spill_receipt::SpillReceipt;
 pub use spill_set::SpillSet;

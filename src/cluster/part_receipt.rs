@@ -47,8 +47,8 @@ const KIND: Kind = Kind {
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PartReceipt {
-    content: PartContent,
-    digest: Digest,
+    pub(super) content: PartContent,
+    pub(super) digest: Digest, // INVARIANT: that of `content`
 }
 
 /// What a part consists of, and what decided its bytes.
@@ -146,14 +146,6 @@ impl PartReceipt {
     pub fn value_bytes(&self) -> u64 {
         self.content.value_bytes
     }
-
-    pub(super) fn content(&self) -> &PartContent {
-        &self.content
-    }
-
-    pub(super) fn digest(&self) -> Digest {
-        self.digest
-    }
 }
 
 /// Writes the text of a receipt up to its digest.
@@ -245,7 +237,7 @@ mod tests {
         let read: PartReceipt = receipt.to_string().parse().unwrap();
         assert_eq!(read, receipt);
         assert_eq!((read.part(), read.keys(), read.shards(), read.file_bytes(), read.dropped()), (3, 4, 2, 240, 1));
-        assert_eq!(read.directory_name(), format!("part-3-{}", receipt.digest()));
+        assert_eq!(read.directory_name(), format!("part-3-{}", receipt.digest));
         assert!(!receipt.to_string().contains('\n'));
     }
 
@@ -253,7 +245,7 @@ mod tests {
     #[test]
     fn shards_with_another_digest_are_another_part() {
         let one = receipt();
-        let mut content = one.content().clone();
+        let mut content = one.content.clone();
         content.shards[0].digest = Some(Digest::of(b"other bytes with the same CRC-32"));
         assert_ne!(PartReceipt::new(content).directory_name(), one.directory_name());
     }

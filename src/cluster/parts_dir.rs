@@ -1,4 +1,4 @@
-//! The directory of a partitioned build, `parts-*` in a store: spills, parts, and marks of publications.
+//! The directory of a partitioned build, `parts-*` in a store: spills, parts, and marks of publications; and its removal.
 //!
 //! ```text
 //! task-7-<digest>           a spill: linked into place once it is complete
@@ -26,12 +26,11 @@ use crate::fs::disk;
 use crate::fs::owner::Owner;
 use crate::store::contents::is_shard_name;
 use crate::store::names::PARTS_PREFIX;
-use crate::store::parts_entry::is_numbered;
 use crate::store::parts_entry::{
     Entry, PART_PREFIX, PUBLISHED_PREFIX, PUBLISHING_PREFIX, TASK_PREFIX, TEMPORARY_MARK, TEMPORARY_PART_PREFIX,
-    TEMPORARY_TASK_PREFIX, suffix_is_digest,
+    TEMPORARY_TASK_PREFIX, is_numbered, suffix_is_digest,
 };
-use crate::store::{link, scratch};
+use crate::store::{Store, link, scratch};
 
 /// The maximum length of a mark in bytes.
 const MOST_OF_MARK: u64 = 64 << 10;
@@ -45,14 +44,77 @@ pub enum Mark {
     Published,
 }
 
-impl Mark {
-    fn name(self, digest: &str) -> String {
-        let prefix = match self {
-            Mark::Publishing => PUBLISHING_PREFIX,
-            Mark::Published => PUBLISHED_PREFIX,
-        };
-        format!("{prefix}{digest}")
+/// Returns the directory of a job in a store, `parts-<job>`, where its spills and parts are kept and which other
+/// writers leave alone. The first spill creates it.
+///
+/// # Errors
+///
+/// `InvalidInput` unless the job is named by letters, digits, `.`, `_` and `-`.
+///
+/// ```
+/// let directory = sharddb::cluster::job_directory("store", "nightly-7")?;
+/// assert!(directory.ends_with("store/parts-nightly-7"));
+/// # Ok::<(), sharddb::Error>(())
+/// ```
+pub fn job_directory(store: impl AsRef<Path>, job: &str) -> Result<PathBuf> {
+    Ok(PartsDir::of_job(store.as_ref(), job)?.path().to_path_buf())
+}
+
+/// The result of [`clean`].
+///
+/// ```no_run
+/// let cleaned = sharddb::cluster::clean("store", None)?;
+/// for file in &cleaned.foreign {
+///     eprintln!("left in place: {}", file.display());
+/// }
+/// # Ok::<(), sharddb::Error>(())
+/// ```
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Cleaned {
+    /// The jobs whose files were removed, ascending.
+    pub jobs: Vec<String>,
+    /// The entries that no partitioned build makes. They stay, and so do their directories.
+    pub foreign: Vec<PathBuf>,
+}
+
+/// Removes the files of a job: spills, parts, marks, and what killed processes left. Without a name, removes what is left of
+/// all jobs that were published, but for those with spills or parts, which may belong to a build in progress.
+///
+/// A job that is removed cannot be published any more, nor published again. Its processes must have ended. Takes the
+/// writer lock of the store.
+///
+/// # Errors
+///
+/// `NotFound` if there is no such job or store; `InvalidInput` for a name that no job has, or if the path is not a
+/// store; `Locked` if the store has another writer; `Io`.
+pub fn clean(store: impl AsRef<Path>, job: Option<&str>) -> Result<Cleaned> {
+    let store = store.as_ref();
+    let jobs = match job {
+        Some(job) => vec![job.to_string()],
+        None => PartsDir::jobs(store)?,
+    };
+    let mut directories = Vec::new();
+    for name in jobs {
+        let directory = PartsDir::of_job(store, &name)?;
+        if !directory.exists()? {
+            let message = "expected the directory of a job, found none";
+            return Err(Error::new(ErrorKind::NotFound, message).at_path(directory.path()));
+        }
+        directories.push((name, directory));
     }
+    let mut cleaned = Cleaned::default();
+    if directories.is_empty() {
+        return Ok(cleaned);
+    }
+    let _lock = Store::create(store)?.writer()?; // a job may have been given up before its store had a generation
+    for (name, directory) in directories {
+        if job.is_some() || directory.is_finished()? {
+            cleaned.foreign.extend(directory.clean()?);
+            cleaned.jobs.push(name);
+        }
+    }
+    Ok(cleaned)
 }
 
 /// The directory of the files of a partitioned build.
@@ -93,7 +155,7 @@ impl PartsDir {
         Ok(directory)
     }
 
-    /// Returns the names of the jobs of a store, ascending.
+    /// Returns the names of the jobs of a store, ascending. Other names with the prefix are foreign.
     ///
     /// Errors: `NotFound` if the store does not exist; `Io`.
     pub fn jobs(store: &Path) -> Result<Vec<String>> {
@@ -102,7 +164,7 @@ impl PartsDir {
         }
         let mut jobs = Vec::new();
         for name in fs::names(store)? {
-            if let Some(job) = name.strip_prefix(PARTS_PREFIX)
+            if let Some(job) = PartsDir::job_of_name(&name)
                 && fs::is_real_dir(&store.join(&name))?
             {
                 jobs.push(job.to_string());
@@ -184,7 +246,11 @@ impl PartsDir {
 
     /// Returns the path of a mark.
     pub fn mark_path(&self, mark: Mark, digest: &str) -> PathBuf {
-        self.path.join(mark.name(digest))
+        let prefix = match mark {
+            Mark::Publishing => PUBLISHING_PREFIX,
+            Mark::Published => PUBLISHED_PREFIX,
+        };
+        self.path.join(format!("{prefix}{digest}"))
     }
 
     /// Writes the mark of a publication, durably. The caller holds the lock of the store.
@@ -198,7 +264,7 @@ impl PartsDir {
 
     /// Removes the mark of a publication. Does nothing if there is none.
     pub fn remove_mark(&self, mark: Mark, digest: &str) -> Result<()> {
-        fs::remove_file(&self.path.join(mark.name(digest)))
+        fs::remove_file(&self.mark_path(mark, digest))
     }
 
     /// Removes a spill. Does nothing if there is none.

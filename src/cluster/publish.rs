@@ -16,23 +16,30 @@ use std::sync::Arc;
 
 use crc32fast::Hasher;
 
+use super::members::{Kind, Members, VERSION};
 use super::part_receipt::{PartOptions, PartReceipt};
-use super::publication::Publication;
+use super::parts_dir::{Mark, PartsDir};
 use super::spill_set::SpillSet;
 use crate::bytes::{BlockReader, open_regular, read_whole};
-use crate::cluster::parts_dir::Mark;
-use crate::cluster::parts_dir::PartsDir;
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::digest::{Digest, Digester};
 use crate::format::manifest::{self, ShardRecord};
-use crate::fs::disk;
-use crate::fs::entry;
+use crate::format::spec::ShardingSpec;
+use crate::fs::{disk, entry};
 use crate::store::{Fate, GenerationId, Store, StoreWriter};
 use crate::threads::progress::Phase;
 use crate::write::{BuildOptions, Candidate, GenerationWriter, Published, Written};
 
 /// Block size for reading a shard index.
 const READ_BLOCK: usize = 1 << 20;
+
+/// The text of a mark.
+const KIND: Kind = Kind {
+    noun: "the mark of a publication",
+    tag: "sharddb_publication",
+    names: &["generation", "manifest", "sharding", "keys", "value_bytes", "file_bytes", "shards", "dropped"],
+    most: 64 << 10,
+};
 
 /// All parts of a build, checked, and where they are.
 #[derive(Debug)]
@@ -111,7 +118,7 @@ impl SpillSet {
         parts.dedup();
         let plan = self.plan.digest();
         for part in &parts {
-            let (number, content) = (part.part(), part.content());
+            let (number, content) = (part.part(), &part.content);
             if content.plan != plan {
                 let message = format!("expected parts of the plan {plan}, found part {number} of {}", content.plan);
                 return Err(Error::invalid_input(message));
@@ -139,7 +146,7 @@ impl SpillSet {
                 format!("expected a receipt of each of {} parts, found none of part {missing}", self.plan.parts());
             return Err(Error::invalid_input(message));
         }
-        let mut keys = parts.iter().flat_map(|part| &part.content().shards).map(|shard| shard.keys);
+        let mut keys = parts.iter().flat_map(|part| &part.content.shards).map(|shard| shard.keys);
         if keys.try_fold(0, u64::checked_add).is_none() {
             return Err(Error::invalid_input("expected fewer than 2^64 keys in all parts, found more"));
         }
@@ -153,11 +160,11 @@ impl SpillSet {
 /// Errors: `InvalidInput`.
 fn check_options(parts: &[PartReceipt]) -> Result<()> {
     let Some(first) = parts.first() else { return Err(Error::internal("a plan has no parts")) };
-    let expected = PartOptions { writer: PartOptions::this_writer(), ..first.content().options.clone() };
-    match parts.iter().find(|part| part.content().options != expected) {
+    let expected = PartOptions { writer: PartOptions::this_writer(), ..first.content.options.clone() };
+    match parts.iter().find(|part| part.content.options != expected) {
         None => Ok(()),
         Some(other) => {
-            let (number, found) = (other.part(), &other.content().options);
+            let (number, found) = (other.part(), &other.content.options);
             let message = format!("expected all parts by the options {expected}, found part {number} by {found}");
             Err(Error::invalid_input(message))
         }
@@ -175,7 +182,7 @@ fn manifest_of(store: &Store, id: GenerationId) -> Result<Option<Digest>> {
 /// Returns the digest of what a publication depends on: its parts, which state plan and spills, and the options.
 fn digest_of(parts: &[PartReceipt], options: &BuildOptions) -> Digest {
     let mut digester = Digester::default();
-    parts.iter().for_each(|part| digester.update(&part.digest().to_bytes()));
+    parts.iter().for_each(|part| digester.update(&part.digest.to_bytes()));
     for text in [&options.info, &options.sharding_at] {
         digester.update(&Digest::of(format!("{text:?}").as_bytes()).to_bytes());
     }
@@ -285,7 +292,7 @@ impl Job<'_> {
         options.spec(spec);
         let nested = options.check_info()?;
         let pending = writer.begin(options.temp_dir.as_deref())?.with_shards_in(nested)?;
-        let layout = self.parts.first().map(|part| part.content().options.layout);
+        let layout = self.parts.first().map(|part| part.content.options.layout);
         let layout = layout.ok_or_else(|| Error::internal("a plan has no parts"))?;
         let generation = GenerationWriter { options: &options, pending, spec, layout };
         let bytes = self.parts.iter().map(PartReceipt::file_bytes).fold(0, u64::saturating_add);
@@ -293,7 +300,7 @@ impl Job<'_> {
         let mut written = Written::default();
         for part in &self.parts {
             self.share(part, &generation)?;
-            let content = part.content();
+            let content = &part.content;
             written.shards.extend(&content.shards);
             written.value_bytes = written.value_bytes.saturating_add(content.value_bytes);
             written.dropped = written.dropped.saturating_add(content.dropped);
@@ -310,7 +317,7 @@ impl Job<'_> {
             return Err(Error::new(ErrorKind::NotFound, message).at_path(&directory));
         }
         let copies = options.progress.apart();
-        for shard in &part.content().shards {
+        for shard in &part.content.shards {
             let file = directory.join(spec.shard_file_name(shard.number));
             let stated = shard.checksum(spec);
             options.progress.check()?;
@@ -328,12 +335,51 @@ impl Job<'_> {
         let spills = PartsDir::at(directory)?;
         let of_spills = receipts.iter().map(|receipt| spills.remove_spill(&receipt.file_name()));
         let of_parts = self.parts.iter().map(|part| {
-            let shards = part.content().shards.iter().map(|shard| plan.spec().shard_file_name(shard.number));
+            let shards = part.content.shards.iter().map(|shard| plan.spec().shard_file_name(shard.number));
             self.directory.remove_part(&part.directory_name(), shards)
         });
         let of_mark = std::iter::once_with(|| self.directory.remove_mark(Mark::Publishing, &self.digest));
         of_spills.chain(of_parts).chain(of_mark).fold(Ok(()), Result::and)
     }
+}
+
+/// A generation that is about to become current, or has been.
+struct Publication {
+    published: Published,
+    /// The digest of the manifest, by which the generation is recognised.
+    manifest: Digest,
+}
+
+impl Publication {
+    fn to_json(&self) -> String {
+        let Published { generation, spec, keys, value_bytes, file_bytes, shards, dropped } = &self.published;
+        format!(
+            "{{\"{}\":{VERSION},\"generation\":\"{generation}\",\"manifest\":\"{}\",\"sharding\":{},\"keys\":{keys},\
+             \"value_bytes\":{value_bytes},\"file_bytes\":{file_bytes},\"shards\":{shards},\"dropped\":{dropped}}}\n",
+            KIND.tag,
+            self.manifest,
+            spec.to_json(),
+        )
+    }
+
+    /// Errors: `Corrupt` if the text is not that of a mark.
+    fn parse(text: &str) -> Result<Publication> {
+        read(text).map_err(|error| Error::corrupt(error.message().to_string()))
+    }
+}
+
+fn read(text: &str) -> Result<Publication> {
+    let members = Members::parse(text, &KIND)?;
+    let published = Published {
+        generation: members.parsed("generation")?,
+        spec: ShardingSpec::from_value(members.raw("sharding")?)?,
+        keys: members.required("keys")?,
+        value_bytes: members.required("value_bytes")?,
+        file_bytes: members.required("file_bytes")?,
+        shards: members.required("shards")?,
+        dropped: members.required("dropped")?,
+    };
+    Ok(Publication { published, manifest: members.parsed("manifest")? })
 }
 
 /// Verifies the shard index of a shard.

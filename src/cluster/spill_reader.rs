@@ -8,9 +8,7 @@ use std::sync::Arc;
 
 use crc32fast::Hasher;
 
-use super::record::{MAX_HEADER, RecordHeader};
-use super::section_table::digest_of;
-use super::section_table::{ROW_LEN, SectionRow, TRAILER_LEN, Trailer};
+use super::spill_format::{MAX_HEADER, ROW_LEN, RecordHeader, SectionRow, TRAILER_LEN, Trailer, digest_of};
 use super::spill_receipt::SpillReceipt;
 use crate::bytes::{BlockReader, open_regular, read_exact_at};
 use crate::error::{Error, Result};

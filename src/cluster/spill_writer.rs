@@ -6,13 +6,11 @@ use std::path::Path;
 
 use crc32fast::Hasher;
 
+use super::parts_dir::{NewSpill, PartsDir};
 use super::plan::PartPlan;
-use super::record::{MAX_HEADER, MAX_VALUE, RecordHeader};
-use super::section_table::{NO_PART, SectionRow, Trailer, digest_of};
+use super::spill_format::{MAX_HEADER, MAX_VALUE, NO_PART, ROW_LEN, RecordHeader, SectionRow, Trailer, digest_of};
 use super::spill_receipt::SpillReceipt;
 use crate::bytes::{Cursor, Sink, WRITE_BLOCK};
-use crate::cluster::parts_dir::NewSpill;
-use crate::cluster::parts_dir::PartsDir;
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::digest::{Digest, Digester};
 use crate::format::random::random_bytes;
@@ -76,7 +74,6 @@ const PIECE: usize = 64 << 10;
 struct Totals {
     pairs: u64,
     preambles: u64,
-    sections: u64,
 }
 
 impl SpillWriter {
@@ -280,7 +277,6 @@ impl SpillWriter {
     fn end_section(&mut self, part: u32, pairs: u64, before: u64, crc32: Hasher) {
         let row = SectionRow { part, crc32: crc32.finalize(), pairs, bytes: self.cursor.position() - before };
         self.table.extend_from_slice(&row.to_bytes());
-        self.totals.sections += 1;
     }
 
     fn complete(mut self) -> Result<SpillReceipt> {
@@ -292,7 +288,8 @@ impl SpillWriter {
         let run = self.write_random()?;
         self.options.progress.check()?;
         let SpillWriter { plan_digest: plan, task, table, digester, mut cursor, new, .. } = self;
-        let Totals { pairs, preambles, sections } = self.totals;
+        let Totals { pairs, preambles } = self.totals;
+        let sections = (table.len() / ROW_LEN) as u64;
         let digest = digest_of(digester, &table, plan, task);
         let trailer = Trailer { table_crc32: crc32fast::hash(&table), plan, task, digest, sections, pairs, preambles };
         cursor.write(&table)?;

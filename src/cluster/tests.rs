@@ -173,7 +173,7 @@ fn lost_doubled_and_foreign_receipts_are_named_and_nothing_is_published() {
 
     // receipts with digests of their own texts, and impossible contents
     let forged = |change: &dyn Fn(&mut PartContent)| {
-        let mut content = parts[0].content().clone();
+        let mut content = parts[0].content.clone();
         change(&mut content);
         [all_but(0), vec![PartReceipt::new(content)]].concat()
     };

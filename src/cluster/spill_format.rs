@@ -1,11 +1,14 @@
-//! The end of a spill: its section table and the trailer.
+//! The bytes of a spill: pairs, section table, trailer.
 //!
 //! ```text
-//! | sections      pairs (`record`); a run is one section per part that has pairs, in the order of the parts; the last
+//! | sections      pairs; a run is one section per part that has pairs, in the order of the parts; the last
 //! |               section is of no part: 16 random bytes, by which the digest differs from that of any other spill
 //! | table         per section: part u32le, crc32 u32le, pairs u64le, bytes u64le
 //! | trailer       magic, version u32le, crc32 of the table u32le, plan 16 bytes, task u64le, digest 16 bytes,
 //! |               sections u64le, pairs u64le, preambles u64le, crc32 of the trailer before it u32le
+//!
+//! pair            key u64le | varint: length of the value * 2 + (1 if it has a preamble)
+//!                 | if so, varint: length of the preamble | preamble | value, raw
 //! ```
 //!
 //! Sections begin at offset 0 and follow each other without gaps. The digest is that of all sections and the table. Spills
@@ -13,6 +16,7 @@
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::digest::{self, Digest, Digester};
+use crate::write::{MAX_VARINT, read_varint, write_varint};
 
 const MAGIC: [u8; 8] = *b"sharddbS";
 
@@ -37,14 +41,9 @@ pub(super) struct SectionRow {
 }
 
 impl SectionRow {
-    pub(super) fn to_bytes(self) -> [u8; ROW_LEN] {
-        let mut row = [0; ROW_LEN];
-        let mut fields = Fields(&mut row);
-        fields.put(self.part.to_le_bytes());
-        fields.put(self.crc32.to_le_bytes());
-        fields.put(self.pairs.to_le_bytes());
-        fields.put(self.bytes.to_le_bytes());
-        row
+    pub(super) fn to_bytes(self) -> Vec<u8> {
+        let SectionRow { part, crc32, pairs, bytes } = self;
+        [&part.to_le_bytes()[..], &crc32.to_le_bytes(), &pairs.to_le_bytes(), &bytes.to_le_bytes()].concat()
     }
 
     pub(super) fn from_bytes(row: &[u8; ROW_LEN]) -> Option<SectionRow> {
@@ -75,30 +74,28 @@ pub(super) struct Trailer {
 }
 
 impl Trailer {
-    pub(super) fn to_bytes(self) -> [u8; TRAILER_LEN] {
-        let mut trailer = [0; TRAILER_LEN];
-        let mut fields = Fields(&mut trailer);
-        fields.put(MAGIC);
-        fields.put(VERSION.to_le_bytes());
-        fields.put(self.table_crc32.to_le_bytes());
-        fields.put(self.plan.to_bytes());
-        fields.put(self.task.to_le_bytes());
-        fields.put(self.digest.to_bytes());
-        fields.put(self.sections.to_le_bytes());
-        fields.put(self.pairs.to_le_bytes());
-        fields.put(self.preambles.to_le_bytes());
-        let crc32 = checksum(&trailer);
-        if let Some(last) = trailer.last_chunk_mut() {
-            *last = crc32.to_le_bytes();
-        }
+    pub(super) fn to_bytes(self) -> Vec<u8> {
+        let mut trailer = [
+            &MAGIC[..],
+            &VERSION.to_le_bytes(),
+            &self.table_crc32.to_le_bytes(),
+            &self.plan.to_bytes(),
+            &self.task.to_le_bytes(),
+            &self.digest.to_bytes(),
+            &self.sections.to_le_bytes(),
+            &self.pairs.to_le_bytes(),
+            &self.preambles.to_le_bytes(),
+        ]
+        .concat();
+        trailer.extend(crc32fast::hash(&trailer).to_le_bytes());
         trailer
     }
 
     /// Errors: `Corrupt` if these are not the last bytes of a spill; `Unsupported` for a later version.
-    pub(super) fn from_bytes(trailer: &[u8; TRAILER_LEN]) -> Result<Trailer> {
+    pub(super) fn from_bytes(trailer: &[u8]) -> Result<Trailer> {
         let foreign = || Error::corrupt("expected a spill, which ends with a trailer, found another or a cut file");
-        let mut fields = &trailer[..];
-        if take(&mut fields) != Some(MAGIC) || trailer.last_chunk() != Some(&checksum(trailer).to_le_bytes()) {
+        let (mut fields, crc32) = trailer.split_last_chunk().ok_or_else(foreign)?;
+        if *crc32 != crc32fast::hash(fields).to_le_bytes() || take(&mut fields) != Some(MAGIC) {
             return Err(foreign());
         }
         match take(&mut fields).map(u32::from_le_bytes) {
@@ -132,31 +129,81 @@ pub(super) fn digest_of(mut sections: Digester, table: &[u8], plan: Digest, task
     sections.finish()
 }
 
-fn checksum(trailer: &[u8; TRAILER_LEN]) -> u32 {
-    crc32fast::hash(trailer.split_last_chunk::<4>().map_or(&[][..], |(head, _)| head))
-}
-
-/// Writes fields one after another.
-struct Fields<'a>(&'a mut [u8]);
-
-impl Fields<'_> {
-    fn put<const N: usize>(&mut self, field: [u8; N]) {
-        if let Some((to, rest)) = std::mem::take(&mut self.0).split_first_chunk_mut() {
-            *to = field;
-            self.0 = rest;
-        }
-    }
-}
-
 fn take<const N: usize>(bytes: &mut &[u8]) -> Option<[u8; N]> {
     let (field, rest) = bytes.split_first_chunk()?;
     *bytes = rest;
     Some(*field)
 }
 
+/// The maximum length of a header in bytes.
+pub(super) const MAX_HEADER: usize = 8 + 2 * MAX_VARINT;
+
+/// Upper bound on the length of a value: its varint has a flag.
+pub(super) const MAX_VALUE: u64 = u64::MAX >> 1;
+
+/// The key and the lengths of a pair.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct RecordHeader {
+    pub(super) key: u64,
+    pub(super) preamble_len: u64,
+    pub(super) value_len: u64,
+}
+
+impl RecordHeader {
+    /// Appends the header.
+    #[inline]
+    pub(super) fn write(&self, to: &mut Vec<u8>) {
+        to.extend_from_slice(&self.key.to_le_bytes());
+        write_varint(self.value_len << 1 | u64::from(self.preamble_len > 0), to);
+        if self.preamble_len > 0 {
+            write_varint(self.preamble_len, to);
+        }
+    }
+
+    /// Reads the header at the beginning of `bytes`, and its length; `None` if it is cut short.
+    #[inline]
+    pub(super) fn read(bytes: &[u8]) -> Option<(RecordHeader, usize)> {
+        let (key, mut rest) = bytes.split_first_chunk::<8>()?;
+        let value = read_varint(&mut rest)?;
+        let preamble_len = if value & 1 == 1 { read_varint(&mut rest)? } else { 0 };
+        let header = RecordHeader { key: u64::from_le_bytes(*key), preamble_len, value_len: value >> 1 };
+        Some((header, bytes.len() - rest.len()))
+    }
+
+    /// Returns the number of bytes after the header; `None` if it overflows.
+    pub(super) fn bytes(&self) -> Option<u64> {
+        self.preamble_len.checked_add(self.value_len)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn round_trips_at_the_extremes() {
+        for (key, preamble_len, value_len) in
+            [(0, 0, 0), (7, 0, 63), (7, 0, 64), (u64::MAX, u64::MAX, MAX_VALUE), (1 << 40, 127, 1 << 35)]
+        {
+            let header = RecordHeader { key, preamble_len, value_len };
+            let mut bytes = Vec::new();
+            header.write(&mut bytes);
+            assert!(bytes.len() <= MAX_HEADER);
+            for cut in 0..bytes.len() {
+                assert_eq!(RecordHeader::read(&bytes[..cut]), None);
+            }
+            bytes.push(0xff);
+            assert_eq!(RecordHeader::read(&bytes), Some((header, bytes.len() - 1)));
+        }
+    }
+
+    /// Ten bytes of header for a value of 100 bytes, so a spill takes 1.02 times the input.
+    #[test]
+    fn the_header_of_a_small_value_is_small() {
+        let mut bytes = Vec::new();
+        RecordHeader { key: u64::MAX, preamble_len: 0, value_len: 100 }.write(&mut bytes);
+        assert_eq!(bytes, [255, 255, 255, 255, 255, 255, 255, 255, 0xc8, 1]);
+    }
 
     #[test]
     fn a_row_has_these_bytes() {
@@ -185,7 +232,7 @@ mod tests {
         let bytes = trailer.to_bytes();
         assert_eq!(Trailer::from_bytes(&bytes).unwrap(), trailer);
         for bit in 0..bytes.len() * 8 {
-            let mut other = bytes;
+            let mut other = bytes.clone();
             other[bit / 8] ^= 1 << (bit % 8);
             assert_eq!(Trailer::from_bytes(&other).unwrap_err().kind(), ErrorKind::Corrupt);
         }
