@@ -149,7 +149,10 @@ impl PartPlan {
         let candidates = (0..=MORE_BITS).map_while(|more| with_more_shard_bits(spec, more).ok());
         let mut best: Option<(f64, ShardingSpec, Vec<u64>)> = None;
         for spec in candidates {
-            let Cut { ends, skew } = Cut::of(&spec, parts, sample);
+            let Cut { ends, skew } = match spec.hash_function() {
+                HashFunction::Identity if !sample.is_empty() => Cut::by_sample(&spec, parts, sample),
+                _ => Cut::even(&spec, parts),
+            };
             if best.as_ref().is_none_or(|(least, ..)| skew < *least) {
                 best = Some((skew, spec, ends));
             }
@@ -244,21 +247,13 @@ struct Cut {
 }
 
 impl Cut {
-    /// Divides the shards of a specification, of which there is at least one per part, by a sample of the keys.
-    fn of(spec: &ShardingSpec, parts: u64, sample: &[u64]) -> Cut {
-        match spec.hash_function() {
-            HashFunction::Identity if !sample.is_empty() => Cut::by_sample(spec, parts, sample),
-            _ => Cut::even(spec, parts),
-        }
-    }
-
     fn even(spec: &ShardingSpec, parts: u64) -> Cut {
         let ends = even_ends(spec, parts);
-        let largest = std::iter::zip(&ends, std::iter::once(&0).chain(&ends)).map(|(end, before)| end - before).max();
         let mean = (spec.max_shard().0 as f64 + 1.0) / parts as f64;
-        Cut { skew: largest.unwrap_or_default() as f64 / mean, ends }
+        Cut { skew: largest_step(ends.iter().copied()) as f64 / mean, ends }
     }
 
+    /// Divides the shards of a specification, of which there is at least one per part, by a sample of the keys.
     fn by_sample(spec: &ShardingSpec, parts: u64, sample: &[u64]) -> Cut {
         let mut shards: Vec<u64> = sample.iter().map(|key| spec.route(*key).shard.0).collect();
         shards.sort_unstable();
@@ -271,15 +266,16 @@ impl Cut {
             let end = if part + 1 == parts { max } else { quantile_end(&shards, part + 1, parts) };
             ends.push(end.clamp(first, last));
         }
-        let mut counts = vec![0_u64; ends.len()];
-        for shard in &shards {
-            if let Some(count) = counts.get_mut(ends.partition_point(|end| end < shard)) {
-                *count += 1;
-            }
-        }
         let mean = shards.len() as f64 / parts as f64;
-        Cut { skew: counts.into_iter().max().unwrap_or_default() as f64 / mean, ends }
+        let through = ends.iter().map(|end| shards.partition_point(|shard| shard <= end) as u64);
+        Cut { skew: largest_step(through) as f64 / mean, ends }
     }
+}
+
+/// Returns the largest difference between successive numbers, beginning with 0.
+fn largest_step(ascending: impl Iterator<Item = u64>) -> u64 {
+    let mut before = 0;
+    ascending.map(|next| next - std::mem::replace(&mut before, next)).max().unwrap_or_default()
 }
 
 fn even_ends(spec: &ShardingSpec, parts: u64) -> Vec<u64> {

@@ -364,22 +364,21 @@ impl Publication {
 
     /// Errors: `Corrupt` if the text is not that of a mark.
     fn parse(text: &str) -> Result<Publication> {
-        read(text).map_err(|error| Error::corrupt(error.message().to_string()))
+        let read = || {
+            let members = Members::parse(text, &KIND)?;
+            let published = Published {
+                generation: members.parsed("generation")?,
+                spec: ShardingSpec::from_value(members.raw("sharding")?)?,
+                keys: members.required("keys")?,
+                value_bytes: members.required("value_bytes")?,
+                file_bytes: members.required("file_bytes")?,
+                shards: members.required("shards")?,
+                dropped: members.required("dropped")?,
+            };
+            Ok(Publication { published, manifest: members.parsed("manifest")? })
+        };
+        read().map_err(|error: Error| Error::corrupt(error.message().to_string()))
     }
-}
-
-fn read(text: &str) -> Result<Publication> {
-    let members = Members::parse(text, &KIND)?;
-    let published = Published {
-        generation: members.parsed("generation")?,
-        spec: ShardingSpec::from_value(members.raw("sharding")?)?,
-        keys: members.required("keys")?,
-        value_bytes: members.required("value_bytes")?,
-        file_bytes: members.required("file_bytes")?,
-        shards: members.required("shards")?,
-        dropped: members.required("dropped")?,
-    };
-    Ok(Publication { published, manifest: members.parsed("manifest")? })
 }
 
 /// Verifies the shard index of a shard.

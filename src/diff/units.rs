@@ -206,7 +206,8 @@ impl ShardWalk {
                     }
                 }
                 if is_broken {
-                    self.end();
+                    self.old = Minishards::of(Side::Old, None).peekable();
+                    self.new = Minishards::of(Side::New, None).peekable();
                     return None;
                 }
             }
@@ -215,11 +216,6 @@ impl ShardWalk {
                 return Some(MinishardPair { number, old, new });
             }
         }
-    }
-
-    fn end(&mut self) {
-        self.old = Minishards::of(Side::Old, None).peekable();
-        self.new = Minishards::of(Side::New, None).peekable();
     }
 }
 

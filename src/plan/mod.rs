@@ -26,13 +26,11 @@ mod bit_counts;
 mod choice;
 mod key_stats;
 pub(crate) mod poisson;
-mod profile;
 mod sample;
 mod skew;
 
-pub use choice::{Plan, PlanReason};
+pub use choice::{Plan, PlanReason, Profile};
 pub use key_stats::KeyStats;
-pub use profile::Profile;
 
 #[cfg(test)]
 mod tests;

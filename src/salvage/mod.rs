@@ -16,7 +16,6 @@
 //! It accepts two errors of neuroglancer-scripts: zlib streams in place of gzip, and shards with empty minishards whose
 //! shard index entries are moved to the first slots.
 
-mod owner;
 mod search;
 mod shard;
 mod survey;

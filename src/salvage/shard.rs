@@ -14,8 +14,7 @@ use crate::ids::{Location, MinishardNumber, ShardNumber};
 use crate::read::generation::Generation;
 use crate::read::shard::{ShardReader, ValueBudget};
 use crate::salvage::Outcome;
-use crate::salvage::owner::Owner;
-use crate::salvage::survey::{Survey, is_zlib, misplaced, read_index};
+use crate::salvage::survey::{Owner, Survey, is_zlib, misplaced, read_index};
 use crate::verify::FindingKind;
 use crate::write::BulkLoader;
 

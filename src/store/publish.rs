@@ -32,6 +32,7 @@ use crate::store::{GenerationId, current, generations, history, intact, scratch}
 /// The lock of a store, shared by its writer and that writer's unpublished generations.
 #[derive(Clone, Debug)]
 pub(super) struct SharedLock {
+    /// The process that took the lock, and not one that was forked from it.
     owner: Owner,
     store: PathBuf,
     lock: Arc<Mutex<Lock>>,
@@ -47,17 +48,12 @@ impl SharedLock {
     ///
     /// Errors: `Locked` in a forked child, since the parent holds the lock.
     pub(super) fn begin_operation(&self) -> Result<MutexGuard<'_, Lock>> {
-        if !self.is_own() {
+        if !self.owner.is_this_process() {
             let message = "expected the process that locked the store, found a forked child of it: \
                            create a writer in the child after the parent has dropped its own";
             return Err(Error::new(ErrorKind::Locked, message).at_path(&self.store));
         }
         Ok(lock(&self.lock)) // a panic cannot leave it inconsistent
-    }
-
-    /// Returns whether this process took the lock, rather than the parent that it was forked from.
-    fn is_own(&self) -> bool {
-        self.owner.is_this_process()
     }
 }
 
@@ -197,7 +193,7 @@ impl Drop for PendingGeneration {
     /// Removes the files, if the generation is not published. Ignores errors, since the next writer removes what
     /// remains.
     fn drop(&mut self) {
-        if self.lock.is_own() {
+        if self.lock.owner.is_this_process() {
             // does nothing after `install`, which renamed the directory
             _ = scratch::remove(&self.path);
         }
