@@ -8,7 +8,6 @@ use super::spill_reader::Spill;
 use super::spill_set::SpillSet;
 use crate::error::{Error, Result};
 use crate::fs::disk;
-use crate::ids::ShardNumber;
 use crate::threads::progress::Phase;
 use crate::write::{BuildOptions, OnDuplicate, ShardsTarget, Sorter};
 
@@ -133,8 +132,7 @@ impl<'a> PartBuild<'a> {
             shards: written.shards,
         });
         spills.check_shards(&receipt)?;
-        let of_shard = |number: ShardNumber| spec.shard_file_name(number);
-        let files: Vec<_> = receipt.content.shards.iter().map(|shard| of_shard(shard.number)).collect();
+        let files: Vec<_> = receipt.content.shards.iter().map(|shard| spec.shard_file_name(shard.number)).collect();
         new.install(&receipt.directory_name(), &files)?;
         Ok(receipt)
     }

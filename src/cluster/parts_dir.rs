@@ -25,12 +25,11 @@ use crate::fs;
 use crate::fs::disk;
 use crate::fs::owner::Owner;
 use crate::store::contents::is_shard_name;
-use crate::store::names::PARTS_PREFIX;
 use crate::store::parts_entry::{
     Entry, PART_PREFIX, PUBLISHED_PREFIX, PUBLISHING_PREFIX, TASK_PREFIX, TEMPORARY_MARK, TEMPORARY_PART_PREFIX,
     TEMPORARY_TASK_PREFIX, is_numbered, suffix_is_digest,
 };
-use crate::store::{Store, link, scratch};
+use crate::store::{PARTS_PREFIX, Store, link, scratch};
 
 /// The maximum length of a mark in bytes.
 const MOST_OF_MARK: u64 = 64 << 10;
@@ -216,10 +215,7 @@ impl PartsDir {
             match disk::create_new(&path) {
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {} // retry with a later time
                 Err(error) => return Err(Error::io("create", &path, error)),
-                Ok(file) => {
-                    let (directory, owner) = (self.path.clone(), Owner::this_process());
-                    return Ok(NewSpill { directory, path, file: Arc::new(file), owner });
-                }
+                Ok(file) => return Ok(NewSpill { entry: self.temporary(path), file: Arc::new(file) }),
             }
         }
     }
@@ -227,11 +223,13 @@ impl PartsDir {
     /// Begins a part, under a temporary name that no other process has. Its spill files are written under `temp_root`
     /// if given, else into the part.
     pub fn begin_part(&self, temp_root: Option<&Path>) -> Result<NewPart> {
-        let path = fs::create_unique_dir(&self.path, TEMPORARY_PART_PREFIX)?;
-        let (directory, owner) = (self.path.clone(), Owner::this_process());
-        let mut part = NewPart { directory, path, spill_dir: PathBuf::new(), owner };
-        part.spill_dir = scratch::create_spill(&part.path, temp_root)?;
-        Ok(part)
+        let entry = self.temporary(fs::create_unique_dir(&self.path, TEMPORARY_PART_PREFIX)?);
+        let spill_dir = scratch::create_spill(&entry.path, temp_root)?;
+        Ok(NewPart { entry, spill_dir })
+    }
+
+    fn temporary(&self, path: PathBuf) -> TemporaryEntry {
+        TemporaryEntry { directory: self.path.clone(), path, owner: Owner::this_process() }
     }
 
     /// Reads the mark of a publication; `None` if there is none.
@@ -323,13 +321,27 @@ impl PartsDir {
     }
 }
 
+/// A spill or a part under its temporary name. Dropping it removes that, except in a forked child.
+#[derive(Debug)]
+struct TemporaryEntry {
+    directory: PathBuf,
+    path: PathBuf,
+    owner: Owner,
+}
+
+impl Drop for TemporaryEntry {
+    fn drop(&mut self) {
+        if self.owner.is_this_process() {
+            _ = scratch::remove(&self.path);
+        }
+    }
+}
+
 /// A spill that is being written. Dropping it removes its temporary name, except in a forked child.
 #[derive(Debug)]
 pub struct NewSpill {
-    directory: PathBuf,
-    path: PathBuf,
+    entry: TemporaryEntry,
     file: Arc<File>,
-    owner: Owner,
 }
 
 impl NewSpill {
@@ -338,57 +350,48 @@ impl NewSpill {
     }
 
     pub fn path(&self) -> &Path {
-        &self.path
+        &self.entry.path
     }
 
     /// Whether this process began the spill, rather than the parent that it was forked from.
     pub fn is_own(&self) -> bool {
-        self.owner.is_this_process()
+        self.entry.owner.is_this_process()
     }
 
     /// Gives the spill, which is written and synced, its name, durably.
     ///
     /// Errors: `Corrupt` if the name exists and has other bytes; `Io`.
     pub fn install(self, name: &str) -> Result<()> {
-        let to = self.directory.join(name);
-        match disk::hard_link(&self.path, &to) {
+        let TemporaryEntry { directory, path, .. } = &self.entry;
+        let to = directory.join(name);
+        match disk::hard_link(path, &to) {
             Ok(()) => {}
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
-                if !fs::is_real_file(&to)? || !fs::have_equal_bytes(&self.path, &to)? {
+                if !fs::is_real_file(&to)? || !fs::have_equal_bytes(path, &to)? {
                     let message =
                         "expected this name to be free or that of an equal spill, found another file: remove it";
                     return Err(Error::corrupt(message).at_path(&to));
                 }
             }
             // replaces at most an equal spill
-            Err(error) if link::needs_copy(&error) => fs::rename(&self.path, &to)?,
-            Err(error) => return Err(Error::io(&format!("link to {}", to.display()), &self.path, error)),
+            Err(error) if link::needs_copy(&error) => fs::rename(path, &to)?,
+            Err(error) => return Err(Error::io(&format!("link to {}", to.display()), path, error)),
         }
-        fs::fsync_dir(&self.directory)
-    }
-}
-
-impl Drop for NewSpill {
-    fn drop(&mut self) {
-        if self.is_own() {
-            _ = fs::remove(&self.path);
-        }
+        fs::fsync_dir(directory)
     }
 }
 
 /// A part that is being written: a directory of shards. Dropping it removes it, except in a forked child.
 #[derive(Debug)]
 pub struct NewPart {
-    directory: PathBuf,
-    path: PathBuf,
+    entry: TemporaryEntry,
     spill_dir: PathBuf,
-    owner: Owner,
 }
 
 impl NewPart {
     /// Returns the directory of the shards.
     pub fn path(&self) -> &Path {
-        &self.path
+        &self.entry.path
     }
 
     pub fn spill_dir(&self) -> &Path {
@@ -400,14 +403,15 @@ impl NewPart {
     /// Errors: `Corrupt` if the name exists and a shard in it has other bytes; `Io`.
     pub fn install(self, name: &str, shards: &[String]) -> Result<()> {
         use io::ErrorKind::{AlreadyExists, DirectoryNotEmpty};
-        scratch::remove_spill(&self.path)?;
-        fs::fsync_dir(&self.path)?;
-        let to = self.directory.join(name);
-        match fs::rename(&self.path, &to) {
+        let TemporaryEntry { directory, path: from, .. } = &self.entry;
+        scratch::remove_spill(from)?;
+        fs::fsync_dir(from)?;
+        let to = directory.join(name);
+        match fs::rename(from, &to) {
             Err(error) if matches!(error.io_kind(), Some(AlreadyExists | DirectoryNotEmpty)) => {
                 for shard in shards {
                     let path = to.join(shard);
-                    if !fs::is_real_file(&path)? || !fs::have_equal_bytes(&self.path.join(shard), &path)? {
+                    if !fs::is_real_file(&path)? || !fs::have_equal_bytes(&from.join(shard), &path)? {
                         let message = "expected the shards of an equal part, found others: remove this directory";
                         return Err(Error::corrupt(message).at_path(&to));
                     }
@@ -415,15 +419,7 @@ impl NewPart {
             }
             renamed => renamed?,
         }
-        fs::fsync_dir(&self.directory)
-    }
-}
-
-impl Drop for NewPart {
-    fn drop(&mut self) {
-        if self.owner.is_this_process() {
-            _ = scratch::remove(&self.path);
-        }
+        fs::fsync_dir(directory)
     }
 }
 

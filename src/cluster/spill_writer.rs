@@ -186,7 +186,8 @@ impl SpillWriter {
         let Some(len) = usize::try_from(len).ok().filter(|len| *len <= self.memory / 4) else {
             return self.write_large(part, header, source);
         };
-        if self.in_memory().saturating_add(len + MAX_HEADER + ENTRY_LEN) > self.memory {
+        let in_memory = self.run.len() + self.records.len() * ENTRY_LEN;
+        if in_memory.saturating_add(len + MAX_HEADER + ENTRY_LEN) > self.memory {
             self.write_run()?;
         }
         let start = self.run.len();
@@ -205,10 +206,6 @@ impl SpillWriter {
         }
         self.records.push((part, start));
         Ok(())
-    }
-
-    fn in_memory(&self) -> usize {
-        self.run.len() + self.records.len() * ENTRY_LEN
     }
 
     /// Appends the collected pairs to the file, a section per part.

@@ -120,10 +120,3 @@ pub(super) struct BadPlace {
     pub(super) side: Side,
     pub(super) error: Error,
 }
-
-impl BadPlace {
-    /// Returns the damage of this database, for `map_err`.
-    pub(super) fn of(side: Side) -> impl FnOnce(Error) -> BadPlace {
-        move |error| BadPlace { side, error }
-    }
-}

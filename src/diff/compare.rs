@@ -103,7 +103,8 @@ fn read(
     index: Option<ByteRange>,
 ) -> Result<Option<Minishard<'_>>, BadPlace> {
     let (Some(shard), Some(index)) = (shard, index) else { return Ok(None) };
-    Minishard::read(shard, number, index).map(Some).map_err(BadPlace::of(side))
+    let minishard = Minishard::read(shard, number, index);
+    minishard.map(Some).map_err(|error| BadPlace { side, error: shard.reader().at(number, error) })
 }
 
 /// Iterates over the pairs of a minishard; none without a minishard.

@@ -22,12 +22,9 @@ impl<'a> Minishard<'a> {
     ///
     /// Leaves out what lookups do not find: keys of other minishards, and all but the first row of a key.
     ///
-    /// Errors: `Corrupt`, also if a range of the index is impossible: then no lookup proves that a key is absent.
+    /// Errors, without a place: `Corrupt`, also if a range of the index is impossible: then no lookup proves that a key is
+    /// absent.
     pub(super) fn read(shard: &'a Shard, number: MinishardNumber, range: ByteRange) -> Result<Minishard<'a>> {
-        Minishard::read_unplaced(shard, number, range).map_err(|error| shard.reader().at(number, error))
-    }
-
-    fn read_unplaced(shard: &'a Shard, number: MinishardNumber, range: ByteRange) -> Result<Minishard<'a>> {
         let reader = shard.reader();
         let index = reader.read_minishard_index(range)?;
         reader.verify_used_index(number, &index, VerifyScope::Index)?;

@@ -116,7 +116,7 @@ impl<'a> Units<'a> {
             if self.looked_up == Some(side) {
                 return Ok(None);
             }
-            generation.shard_for_pass(number).map_err(|error| error.at_shard(number)).map_err(BadPlace::of(side))
+            generation.shard_for_pass(number).map_err(|error| BadPlace { side, error: error.at_shard(number) })
         };
         match (open(Side::Old, self.old), open(Side::New, self.new)) {
             (Ok(old), Ok(new)) => Ok(ShardWalk::begin(Shards::begin(old, new))),

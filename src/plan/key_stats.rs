@@ -4,7 +4,7 @@ use std::fmt;
 use std::ops::Range;
 
 use super::bit_counts::BitCounts;
-use super::sample::{KeySample, Settled};
+use super::sample::KeySample;
 
 /// Keys are counted exactly by this many of their lowest bits.
 const LOW_BITS: u32 = 16;
@@ -190,7 +190,7 @@ impl KeyStats {
     /// The sample of keys, and the number of distinct keys: exact if the sample holds all of them or no keys are
     /// repeated, an estimate within about 5 % otherwise.
     pub(super) fn distinct_keys(&self) -> (Vec<u64>, u64) {
-        let Settled { level, keys: sample } = self.by_key.settled();
+        let KeySample { level, keys: sample, .. } = self.by_key.settled();
         let sampled = sample.len() as u64;
         let estimate = sampled.saturating_mul(1_u64.checked_shl(level).unwrap_or(u64::MAX));
         let repeated = u128::from(self.pairs) * 100 > u128::from(estimate) * u128::from(REPEATED_FROM);

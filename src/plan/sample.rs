@@ -19,16 +19,8 @@ pub(super) const LIMIT: usize = CAPACITY + CAPACITY / 8;
 #[derive(Clone, Debug)]
 pub(super) struct KeySample {
     block_bits: u8,
-    level: u32,
-    keys: Vec<u64>, // every key of depth `level` or more; unordered, possibly repeated
-}
-
-/// The content of a [`KeySample`].
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Settled {
     pub(super) level: u32,
-    /// Distinct keys in ascending order.
-    pub(super) keys: Vec<u64>,
+    pub(super) keys: Vec<u64>, // every key of depth `level` or more; unordered, possibly repeated
 }
 
 impl KeySample {
@@ -85,17 +77,18 @@ impl KeySample {
         (self.keys, self.level) = (keys, level);
     }
 
-    /// The sampled keys. Sorts a copy of at most 27,648 keys.
-    pub(super) fn settled(&self) -> Settled {
+    /// The sample with distinct keys in ascending order. Sorts a copy of at most 27,648 keys.
+    pub(super) fn settled(&self) -> KeySample {
         let mut settled = self.clone();
         settled.settle();
-        Settled { level: settled.level, keys: settled.keys }
+        settled
     }
 }
 
 impl PartialEq for KeySample {
     fn eq(&self, other: &KeySample) -> bool {
-        self.settled() == other.settled()
+        let (one, other) = (self.settled(), other.settled());
+        (one.level, one.keys) == (other.level, other.keys)
     }
 }
 
@@ -107,7 +100,7 @@ mod tests {
         HashFunction::MurmurHash3X86_128.hash(number)
     }
 
-    fn sample(block_bits: u8, keys: impl IntoIterator<Item = u64>) -> Settled {
+    fn sample(block_bits: u8, keys: impl IntoIterator<Item = u64>) -> KeySample {
         let mut sample = KeySample::new(block_bits);
         keys.into_iter().for_each(|key| sample.insert(key));
         sample.settled()

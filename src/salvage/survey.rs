@@ -135,14 +135,14 @@ impl<'a> Surveyor<'a> {
             let [first, ..] = same else { continue };
             if let Err(error) = budget.take(self.shard.files().data_len(), first.0, first.1) {
                 let message = error.message().to_string();
-                same.iter().for_each(|(number, range)| self.lose_shared(*number, *range, &message));
+                same.iter().for_each(|place| self.lose(*place, FindingKind::IndexOverlap, Error::corrupt(&*message)));
                 continue;
             }
             let owner = if same.len() == 1 { *first } else { self.owner(same).unwrap_or(*first) };
             let others = same.iter().filter(|other| **other != owner);
             let message =
                 format!("expected a minishard index of its own, found one that minishard {} has too", owner.0.0);
-            others.for_each(|(number, range)| self.lose_shared(*number, *range, &message));
+            others.for_each(|place| self.lose(*place, FindingKind::IndexOverlap, Error::corrupt(&*message)));
             chosen.push(owner);
         }
         chosen.sort_unstable_by_key(|(number, _)| *number);
@@ -157,21 +157,16 @@ impl<'a> Surveyor<'a> {
         same.iter().find(|(number, _)| *number == location.minishard && self.shard.number == location.shard).copied()
     }
 
-    fn lose_shared(&mut self, number: MinishardNumber, range: ByteRange, message: &str) {
-        self.slots.broken = true;
-        self.lost.push((number, FindingKind::IndexOverlap, Error::corrupt(message).at_offset(range.start)));
-    }
-
     /// Adds a minishard to the survey. The rows of an index that fails its check may be wrong, so they name no ranges.
     fn enter(&mut self, number: MinishardNumber, range: ByteRange) {
         let shard = self.shard;
         let index = match read_index(shard, range, self.cap) {
             Ok(index) => index,
-            Err(error) => return self.lose(number, range, error),
+            Err(error) => return self.lose((number, range), FindingKind::BadMinishardIndex, error),
         };
         let (rows, count) = (index.view(), index.checks().rows);
         if let Err(error) = self.named.reserve(count, shard.files().data_len()) {
-            return self.lose(number, range, error);
+            return self.lose((number, range), FindingKind::BadMinishardIndex, error);
         }
         self.slots.enter(shard, number, index.common_location(|id| shard.spec.route(id)));
         self.owner.add(&shard.spec, rows);
@@ -185,9 +180,9 @@ impl<'a> Surveyor<'a> {
         }
     }
 
-    fn lose(&mut self, number: MinishardNumber, range: ByteRange, error: Error) {
+    fn lose(&mut self, (number, range): NamedIndex, kind: FindingKind, error: Error) {
         self.slots.broken = true;
-        self.lost.push((number, FindingKind::BadMinishardIndex, error.at_offset(range.start)));
+        self.lost.push((number, kind, error.at_offset(range.start)));
     }
 
     /// If keys are missing, searches the gaps between named ranges for lost minishards. Needs checks.

@@ -15,9 +15,8 @@ use crate::fs;
 use crate::store::lease::{Lease, LeasedGeneration};
 use crate::store::lock::Lock;
 use crate::store::moved::{self, MovedIn};
-use crate::store::names::{CURRENT, LEASE, LOCK};
 use crate::store::publish::{self, CompleteGeneration, PendingGeneration, SharedLock};
-use crate::store::{GenerationId, contents, has_current, intact};
+use crate::store::{CURRENT, GenerationId, LEASE, LOCK, contents, has_current, intact};
 use crate::threads::progress::{Phase, Progress};
 
 const SHARD_EXTENSION: &str = ".shard";

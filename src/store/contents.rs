@@ -9,7 +9,7 @@ use crate::format::info;
 use crate::format::manifest::{self, Manifest};
 use crate::format::nested::{self, NestedSharding};
 use crate::fs;
-use crate::store::names::LEASE;
+use crate::store::LEASE;
 
 const SHARD_EXTENSION: &str = "shard";
 

@@ -4,8 +4,7 @@ use std::path::Path;
 
 use crate::error::{Error, Result};
 use crate::fs;
-use crate::store::names::CURRENT;
-use crate::store::{GenerationId, scratch};
+use crate::store::{CURRENT, GenerationId, scratch};
 
 /// Returns the generation that `current` names; `None` if nothing was published. The generation may not exist.
 ///

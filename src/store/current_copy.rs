@@ -9,8 +9,7 @@ use crate::bytes::read_whole;
 use crate::error::{Error, Result};
 use crate::format::manifest;
 use crate::fs;
-use crate::store::names::CURRENT;
-use crate::store::{GenerationId, contents, current, generations, scratch};
+use crate::store::{CURRENT, GenerationId, contents, current, generations, scratch};
 
 /// Maximum length of a text file in place of `current` that may be replaced.
 const LONGEST_TEXT: u64 = 4096;
@@ -49,9 +48,8 @@ pub(super) fn examine(store: &Path) -> Result<Found> {
         if fs::is_file(&generation.join(manifest::FILE_NAME))? && text(&generation)? == manifest {
             if fs::is_real_dir(&generation)? && has_all_of(&generation, &path)? {
                 return Ok(Found::Copy(id));
-            } else {
-                found = Some(Found::Different)
             }
+            found = Some(Found::Different);
         }
     }
     found.ok_or_else(|| irreplaceable(&path, "another directory"))

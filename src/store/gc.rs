@@ -7,8 +7,7 @@ use std::sync::Arc;
 use crate::error::{Error, ErrorKind, Result};
 use crate::fs;
 use crate::store::lease::Claim;
-use crate::store::names::CURRENT;
-use crate::store::{GenerationId, current, generations, history, intact, is_complete, moved, scratch};
+use crate::store::{CURRENT, GenerationId, current, generations, history, intact, is_complete, moved, scratch};
 use crate::threads::progress::{Phase, Progress};
 
 /// The result of [`StoreWriter::gc`](crate::StoreWriter::gc).

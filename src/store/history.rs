@@ -25,8 +25,7 @@ use crate::bytes::read_whole;
 use crate::error::{Error, ErrorKind, Result};
 use crate::fs;
 use crate::store::lines::{LINE_LEN, MAX_HISTORY, parse};
-use crate::store::names::HISTORY;
-use crate::store::{GenerationId, current, generations, intact, is_complete, moved, scratch};
+use crate::store::{GenerationId, HISTORY, current, generations, intact, is_complete, moved, scratch};
 
 /// Returns the generations that were current, oldest first; the last is the current one. Some may have been removed
 /// since.

@@ -13,8 +13,7 @@ use std::path::{Path, PathBuf};
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::fs::{self, Identity, LockedFile};
-use crate::store::names::{CURRENT, LEASE};
-use crate::store::{GenerationId, current, no_current};
+use crate::store::{CURRENT, GenerationId, LEASE, current, no_current};
 
 /// Upper bound on attempts to lease the current generation. One fails if `current` changes in between, by a race with a
 /// writer; if all fail, the cause is not a race.
@@ -46,7 +45,8 @@ impl Lease {
     ///
     /// Errors: `GenerationGone` if it is being removed or was removed; `Io`.
     pub(crate) fn acquire(generation: &Path) -> Result<Lease> {
-        let lease = match lock_shared(&generation.join(LEASE)) {
+        let path = generation.join(LEASE);
+        let lease = match fs::open_file(&path).and_then(|file| fs::try_lock_shared(file, &path)) {
             Ok(Some(file)) => Lease::Held(file),
             Ok(None) => return Err(generation_gone(generation)), // only gc and `withdraw` lock exclusively
             Err(error) => Lease::Unavailable { why: error.to_string(), directory: fs::identity(generation)? },
@@ -129,10 +129,6 @@ impl Claim {
         }
         Ok(fs::try_lock(fs::open_file(&path)?, &path)?.map(|file| Claim(Some(file))))
     }
-}
-
-fn lock_shared(path: &Path) -> Result<Option<LockedFile>> {
-    fs::try_lock_shared(fs::open_file(path)?, path)
 }
 
 /// The error for a generation that was removed.

@@ -9,8 +9,7 @@ use crate::format::locks::lock;
 use crate::fs;
 use crate::fs::disk;
 use crate::fs::entry::own_metadata_if_there;
-use crate::store::names::PARTS_PREFIX;
-use crate::store::{GenerationId, PendingGeneration, intact};
+use crate::store::{GenerationId, PARTS_PREFIX, PendingGeneration, intact};
 use crate::threads::progress::Progress;
 
 /// How a generation got a file of another one.

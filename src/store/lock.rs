@@ -5,9 +5,8 @@ use std::path::{Path, PathBuf};
 use crate::error::{Error, ErrorKind, Result};
 use crate::fs::{self, LockedFile};
 use crate::store::lines::{LINE_LEN, MAX_LOCK_LEN, check_lock, check_lock_content, parse};
-use crate::store::names::LOCK;
 use crate::store::path_class::Made;
-use crate::store::{GenerationId, scratch};
+use crate::store::{GenerationId, LOCK, scratch};
 
 /// Maximum number of attempts to open and lock the file. One fails if the file is replaced in between, by a race with
 /// another writer; if all fail, the cause is not a race.
@@ -81,7 +80,7 @@ impl Drop for Lock {
     ///
     /// The lock is still held, so no other writer can have begun.
     fn drop(&mut self) {
-        if self.made.has_lock() && self.file.is_own() && self.is_unused().unwrap_or(false) {
+        if self.made.lock && self.file.is_own() && self.is_unused().unwrap_or(false) {
             _ = self.made.remove(&self.path);
         }
     }

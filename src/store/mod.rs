@@ -33,7 +33,6 @@ mod lines;
 pub(crate) mod link;
 mod lock;
 mod moved;
-pub(crate) mod names;
 pub(crate) mod parts_entry;
 mod path_class;
 mod publish;
@@ -59,15 +58,28 @@ pub use self::generation_id::GenerationId;
 pub(crate) use self::lease::{Lease, LeasedGeneration, generation_gone};
 pub(crate) use self::link::Shared;
 pub use self::moved::MovedIn;
-pub(crate) use self::names::LEASE;
 pub(crate) use self::publish::{CompleteGeneration, PendingGeneration};
 pub use self::staging::{StagedFile, Staging};
 
 use self::adopt::Foreign;
 use self::lock::Lock;
-use self::names::CURRENT;
 use self::path_class::Made;
 use self::publish::SharedLock;
+
+/// The link that names the current generation.
+pub(crate) const CURRENT: &str = "current";
+
+/// The file that the writer locks.
+pub(crate) const LOCK: &str = "lock";
+
+/// The file in a generation that its readers lock.
+pub(crate) const LEASE: &str = "lease";
+
+/// The file that lists the generations that were current.
+pub(crate) const HISTORY: &str = "history";
+
+/// Prefix of the directories of partitioned builds.
+pub(crate) const PARTS_PREFIX: &str = "parts-";
 
 /// A directory of generations, one of which is current.
 ///

@@ -6,8 +6,7 @@ use std::path::Path;
 use crate::error::Result;
 use crate::format::digest::Digest;
 use crate::fs;
-use crate::store::names::PARTS_PREFIX;
-use crate::store::{contents, scratch};
+use crate::store::{PARTS_PREFIX, contents, scratch};
 
 pub(crate) const TASK_PREFIX: &str = "task-";
 pub(crate) const PART_PREFIX: &str = "part-";

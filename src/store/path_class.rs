@@ -11,9 +11,8 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::format::info;
 use crate::fs;
 use crate::store::lines::check_lock;
-use crate::store::names::{CURRENT, HISTORY, LOCK};
 use crate::store::parts_entry::is_parts_dir;
-use crate::store::{GenerationId, current, current_copy, moved, scratch};
+use crate::store::{CURRENT, GenerationId, HISTORY, LOCK, current, current_copy, moved, scratch};
 
 /// Files that mark a directory as a Zarr or bcolz array, or a group or table of arrays.
 const ARRAY_FILES: [&str; 7] =
@@ -99,15 +98,10 @@ impl PathClass {
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Made {
     directory: bool,
-    lock: bool,
+    pub(super) lock: bool,
 }
 
 impl Made {
-    /// Returns whether the lock was created.
-    pub(super) fn has_lock(self) -> bool {
-        self.lock
-    }
-
     /// Returns the union of what this and a later attempt created.
     pub(super) fn and(self, later: Made) -> Made {
         Made { directory: self.directory || later.directory, lock: self.lock || later.lock }

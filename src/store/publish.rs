@@ -26,8 +26,7 @@ use crate::fs;
 use crate::fs::owner::Owner;
 use crate::store::lease::Claim;
 use crate::store::lock::Lock;
-use crate::store::names::LEASE;
-use crate::store::{GenerationId, current, generations, history, intact, scratch};
+use crate::store::{GenerationId, LEASE, current, generations, history, intact, scratch};
 
 /// The lock of a store, shared by its writer and that writer's unpublished generations.
 #[derive(Clone, Debug)]

@@ -9,9 +9,6 @@ pub mod generation_id;
 #[path = "../../../src/store/lease.rs"]
 pub(crate) mod lease;
 
-#[path = "../../../src/store/names.rs"]
-pub(crate) mod names;
-
 /// A stand-in for the history: no generation is rolled back in this model, so all count, by number.
 pub(crate) mod history {
     use std::path::Path;
@@ -99,6 +96,10 @@ use crate::threads::progress::Progress;
 
 pub use gc::GcReport;
 pub use generation_id::GenerationId;
+
+/// These names are those of the library.
+pub(crate) const CURRENT: &str = "current";
+pub(crate) const LEASE: &str = "lease";
 
 /// The directory of the one store.
 pub const STORE: &str = "/store";
