@@ -4,8 +4,8 @@
 //! module      what it has
 //!
 //! change      what is found: one difference, with the values before and after; equal shards, damage
-//! stored      one pair where it is stored, whether two of them are equal, and whether a database still has one
-//! minishard   the rows of one minishard that lookups find
+//! stored      the pairs of a minishard where they are stored, whether two of them are equal, and whether a database still
+//!             has one
 //! units       the minishards of both databases, in order, in units of work
 //! compare     compares the minishards of a unit, also by lookups in the other database
 //! ```
@@ -15,7 +15,6 @@
 
 mod change;
 mod compare;
-mod minishard;
 mod stored;
 mod units;
 
