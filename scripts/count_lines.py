@@ -12,6 +12,7 @@ A change that needs more raises a limit in its own commit, which says what the l
 import re
 import subprocess
 import sys
+import tempfile
 from collections import Counter
 from pathlib import Path
 
@@ -23,7 +24,10 @@ MOST_LINES_OF_FUNCTION = 50
 
 # A file of the engine with fewer lines and one importer costs a header, `use` lines and a hop: it belongs into that importer.
 FEWEST_LINES_OF_FILE = 60
-SMALL_FILES = {}  # the file: the reason why it stays
+SMALL_FILES = {  # the file: the reason why it stays
+    "bytes/huge.rs": "the only memory that no file or allocator owns",
+    "write/key_file.rs": "the writer of one of the files of a generation, like minishard_table.rs",
+}
 
 
 def lines_of(code):
@@ -69,7 +73,8 @@ def check():
         for module in load(Path(ROOT, crate)).values():
             found += [f"{module.file.relative_to(ROOT)}: {function} lines" for function in long_functions(module.code)]
     small = dict(small_files(Path(ROOT, "src")))
-    found += [f"src/{name}: {lines} lines and one importer: merge it, or list it with a reason" for name, lines in small.items() if name not in SMALL_FILES]
+    unlisted = {name: lines for name, lines in small.items() if name not in SMALL_FILES}
+    found += [f"src/{name}: {lines} lines and one importer: merge it, or list it" for name, lines in unlisted.items()]
     found += [f"src/{name}: listed as small, but it is not" for name in SMALL_FILES if name not in small]
     print("\n".join([*found, f"{len(found)} findings"]))
     return bool(found)
@@ -79,9 +84,16 @@ def planted():
     body = "    call();\n" * MOST_LINES_OF_FUNCTION
     long = f"fn long<A, B>(a: [u8; 2]) where A: Copy, B: Copy {{\n{body}}}\n"
     cases = {long: 1, f"fn short() {{\n    call();\n}}\n{body}": 0, f"trait T {{ fn declared(a: [u8; 2]); }}\n{body}": 0}
-    wrong = [code for code, expected in cases.items() if len(long_functions(code)) != expected]
-    print(f"{len(cases) - len(wrong)} of {len(cases)} planted cases found")
-    return bool(wrong)
+    right = [len(long_functions(code)) == expected for code, expected in cases.items()]
+    with tempfile.TemporaryDirectory() as root:
+        files = {"lib": "mod one; mod two; mod used;", "one": "use crate::used::a;\n", "two": body, "used": "fn a() {}"}
+        for name, text in files.items():
+            Path(root, f"{name}.rs").write_text(text)
+        right += [[name for name, _ in small_files(Path(root))] == ["one.rs", "two.rs", "used.rs"]]
+        Path(root, "two.rs").write_text("use crate::used::a;\n" + body * 2)
+        right += [[name for name, _ in small_files(Path(root))] == ["one.rs"]]
+    print(f"{sum(right)} of {len(right)} planted cases found")
+    return not all(right)
 
 
 def report():

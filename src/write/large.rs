@@ -68,15 +68,12 @@ impl LargeFileWriter {
     }
 
     fn write_encoded(&mut self, reader: &mut dyn Read, len: u64, check: &mut crc32fast::Hasher) -> Result<()> {
-        let (cursor, mut failed) = (&mut self.cursor, None);
-        let encoded = GzipEncoder::new().encode_reader(reader, len, &mut |piece| {
+        let mut write = |piece: &[u8]| {
             check.update(piece);
-            cursor.write(piece).map_err(|error| {
-                failed = Some(error);
-                std::io::ErrorKind::Other.into()
-            })
-        });
-        encoded.map_err(|error| failed.unwrap_or_else(|| Error::io("compress a value", &self.path, error)))
+            self.cursor.write(piece)
+        };
+        let failed = |error| Error::io("compress a value", &self.path, error);
+        GzipEncoder::new().encode_reader(reader, len, &mut write, &failed)
     }
 
     /// Writes the buffered bytes, so that all pairs can be read back.

@@ -1,5 +1,5 @@
-//! The merge: combines the pairs of several sources in storage order, each key once. A source is a run or a part of
-//! one.
+//! The merge: combines the pairs of several sources in storage order, each key once. A source is a run or a generation, or
+//! a part of one.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -10,17 +10,28 @@ use crate::format::spec::ShardingSpec;
 use crate::write::SortedPairs;
 use crate::write::duplicates::Duplicates;
 use crate::write::large::{self, LargeFileReader};
-use crate::write::run::RunReader;
 use crate::write::shard_file::{PairBytes, PairHeader, PieceSink};
 use crate::write::shard_writer::duplicate_key;
 
+/// Pairs in storage order.
+pub(crate) trait MergeSource: PairBytes {
+    /// Returns the next pair. Its batch orders the pairs of one key.
+    fn next(&mut self) -> Result<Option<PairHeader>>;
+
+    /// Notes that a pair that was returned is not copied.
+    fn drop_pair(&mut self, _header: &PairHeader) {}
+
+    /// Notes that a pair that was returned is copied, after those that were kept before it.
+    fn keep_pair(&mut self, _header: &mut PairHeader) {}
+}
+
 /// A merge of several sources.
-pub(crate) struct Merge<'a> {
+pub(crate) struct Merge<'a, S> {
     spec: ShardingSpec,
     duplicates: Duplicates,
     /// The file with the bytes of large pairs; `None` if they are not copied.
     large: Option<&'a LargeFileReader>,
-    sources: Vec<RunReader>,
+    sources: Vec<S>,
     /// The next pair of each source.
     heads: BinaryHeap<Reverse<Head>>,
     dropped: u64,
@@ -29,33 +40,26 @@ pub(crate) struct Merge<'a> {
 /// The next pair of a source, ordered by place, key and batch number.
 ///
 /// A run has each key once and contains all pairs of its batches, so (place, key, batch) is unique. If duplicates are
-/// errors, batches are not numbered and ties do not matter.
+/// errors, batches are not numbered and ties do not matter. A generation has the number of the input as its batch.
 struct Head {
     place: u64,
     header: PairHeader,
 }
 
-impl<'a> Merge<'a> {
+impl<'a, S: MergeSource> Merge<'a, S> {
     /// Merges sources, which may be given in any order.
     pub(crate) fn new(
-        sources: impl Iterator<Item = RunReader>,
+        sources: impl Iterator<Item = S>,
         spec: ShardingSpec,
         duplicates: Duplicates,
         large: Option<&'a LargeFileReader>,
-    ) -> Result<Merge<'a>> {
+    ) -> Result<Merge<'a, S>> {
         let mut merge = Merge { spec, duplicates, large, sources: Vec::new(), heads: BinaryHeap::new(), dropped: 0 };
-        for (source, mut reader) in (0..).zip(sources) {
-            if let Some(head) = merge.head(source, &mut reader)? {
-                merge.heads.push(Reverse(head));
-            }
-            merge.sources.push(reader);
+        for (number, mut source) in (0..).zip(sources) {
+            merge.heads.extend(source.next()?.map(|header| Head::of(&spec, number, header)));
+            merge.sources.push(source);
         }
         Ok(merge)
-    }
-
-    fn head(&self, source: u32, reader: &mut RunReader) -> Result<Option<Head>> {
-        let Some(header) = reader.next()? else { return Ok(None) };
-        Ok(Some(Head { place: self.spec.packed_location(header.key), header: PairHeader { source, ..header } }))
     }
 
     /// Removes the smallest pair and adds the next pair of its source to the heap.
@@ -64,11 +68,7 @@ impl<'a> Merge<'a> {
         let source = top.0.header.source;
         let next = self.sources.get_mut(source as usize).ok_or_else(no_source)?.next()?;
         Ok(Some(match next {
-            Some(header) => {
-                let place = self.spec.packed_location(header.key);
-                let next = Reverse(Head { place, header: PairHeader { source, ..header } });
-                std::mem::replace(&mut *top, next).0
-            }
+            Some(header) => std::mem::replace(&mut *top, Head::of(&self.spec, source, header)).0,
             None => PeekMut::pop(top).0,
         }))
     }
@@ -79,7 +79,7 @@ impl<'a> Merge<'a> {
         Ok(())
     }
 
-    fn source(&mut self, header: &PairHeader) -> Result<&mut RunReader> {
+    fn source(&mut self, header: &PairHeader) -> Result<&mut S> {
         self.sources.get_mut(header.source as usize).ok_or_else(no_source)
     }
 
@@ -89,7 +89,7 @@ impl<'a> Merge<'a> {
     }
 }
 
-impl SortedPairs for Merge<'_> {
+impl<S: MergeSource> SortedPairs for Merge<'_, S> {
     fn next(&mut self) -> Result<Option<(u64, PairHeader)>> {
         let Some(mut head) = self.pop()? else { return Ok(None) };
         while self.duplicates != Duplicates::KeepAll && self.next_is(&head) {
@@ -111,7 +111,7 @@ impl SortedPairs for Merge<'_> {
     }
 }
 
-impl PairBytes for Merge<'_> {
+impl<S: MergeSource> PairBytes for Merge<'_, S> {
     #[inline]
     fn pieces(&mut self, pair: &PairHeader, to: &mut PieceSink<'_>) -> Result<()> {
         match pair.large {
@@ -127,6 +127,10 @@ fn no_source() -> Error {
 }
 
 impl Head {
+    fn of(spec: &ShardingSpec, source: u32, header: PairHeader) -> Reverse<Head> {
+        Reverse(Head { place: spec.packed_location(header.key), header: PairHeader { source, ..header } })
+    }
+
     fn order(&self) -> (u64, u64, u64, u32) {
         (self.place, self.header.key, self.header.batch, self.header.source)
     }

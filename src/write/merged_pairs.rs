@@ -196,15 +196,12 @@ impl MergedSpan<'_> {
     fn compress(&mut self, key: u64, check: &mut Hasher) -> Result<()> {
         let len = self.raw.len();
         check_value_len(key, len, Encoding::Gzip)?;
-        let (merged, mut failed) = (&mut self.merged, None);
-        let encoded = self.encoder.encode_reader(&mut self.raw, len, &mut |piece| {
+        let mut push = |piece: &[u8]| {
             check.update(piece);
-            merged.push(piece).map_err(|error| {
-                failed = Some(error);
-                io::ErrorKind::Other.into()
-            })
-        });
-        encoded.map_err(|error| failed.unwrap_or_else(|| Error::io("compress a merged value", Path::new(""), error)))
+            self.merged.push(piece)
+        };
+        let failed = |error| Error::io("compress a merged value", Path::new(""), error);
+        self.encoder.encode_reader(&mut self.raw, len, &mut push, &failed)
     }
 }
 

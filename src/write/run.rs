@@ -24,6 +24,7 @@ use crate::fs::disk;
 use crate::write::arena::Arena;
 use crate::write::batch::Batch;
 use crate::write::duplicates::Duplicates;
+use crate::write::merge::MergeSource;
 use crate::write::shard_file::{PairBytes, PairHeader, PieceSink};
 use crate::write::slices::Slicing;
 use crate::write::{SortedPairs, pair_header};
@@ -267,10 +268,9 @@ pub(crate) struct RunReader {
     dropped_bytes: u64,
 }
 
-impl RunReader {
-    /// Returns the next header.
+impl MergeSource for RunReader {
     #[inline]
-    pub(crate) fn next(&mut self) -> Result<Option<PairHeader>> {
+    fn next(&mut self) -> Result<Option<PairHeader>> {
         let mut bytes = self.headers.fill_at_least(MAX_HEADER)?;
         if bytes.is_empty() {
             return Ok(None);
@@ -284,21 +284,21 @@ impl RunReader {
         Ok(Some(PairHeader { batch, ..header }))
     }
 
-    /// Drops a pair whose header was read.
-    pub(crate) fn drop_pair(&mut self, header: &PairHeader) {
+    fn drop_pair(&mut self, header: &PairHeader) {
         self.dropped_bytes += header.inline_len();
     }
 
-    /// Keeps a pair whose header was read. Stores in the header the number of bytes to skip before the pair.
-    pub(crate) fn keep_pair(&mut self, header: &mut PairHeader) {
+    /// Stores in the header the number of bytes to skip before the pair.
+    fn keep_pair(&mut self, header: &mut PairHeader) {
         if header.is_inline() {
             header.locator = std::mem::take(&mut self.dropped_bytes);
         }
     }
+}
 
-    /// Passes on the bytes of a kept pair.
+impl PairBytes for RunReader {
     #[inline]
-    pub(crate) fn pieces(&mut self, header: &PairHeader, to: &mut PieceSink<'_>) -> Result<()> {
+    fn pieces(&mut self, header: &PairHeader, to: &mut PieceSink<'_>) -> Result<()> {
         if header.locator > 0 {
             self.values.skip(header.locator);
         }

@@ -407,16 +407,12 @@ impl ShardFile {
         let (index_len, checks_len) = (ROW_LEN * keys, self.checks_len(keys));
         let mut raw = BlockReader::new(scratch.clone(), path, 0, index_len, ARRAY_BLOCK);
         let mut check = self.index_hasher(minishard);
-        let mut failed = None;
-        let body = &mut self.body;
-        let encoded = self.encoder.encode_reader(&mut raw, index_len, &mut |piece| {
+        let mut write = |piece: &[u8]| {
             check.update(piece);
-            body.write(piece).map_err(|error| {
-                failed = Some(error);
-                std::io::ErrorKind::Other.into()
-            })
-        });
-        encoded.map_err(|error| failed.unwrap_or_else(|| Error::io("compress a minishard index", path, error)))?;
+            self.body.write(piece)
+        };
+        let failed = |error| Error::io("compress a minishard index", path, error);
+        self.encoder.encode_reader(&mut raw, index_len, &mut write, &failed)?;
         let index = ByteRange { start, end: self.body.position() };
         if self.layout.checks {
             self.body.write(&check.finalize().to_le_bytes())?;

@@ -4,18 +4,15 @@
 //! an input selects more bits, its shards are divided into parts: in one part, the additional highest bits are equal, so
 //! that the other bits are in the order of the specification. Each part is a source of the merge.
 
-use std::cmp::Reverse;
-use std::collections::BinaryHeap;
-use std::collections::binary_heap::PeekMut;
 use std::ops::Range;
 
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::format::spec::ShardingSpec;
 use crate::ids::ShardNumber;
 use crate::read::generation::Generation;
 use crate::write::duplicates::Duplicates;
+use crate::write::merge::{Merge, MergeSource};
 use crate::write::shard_file::{PairBytes, PairHeader, PieceSink};
-use crate::write::shard_writer::duplicate_key;
 use crate::write::slices::{Span, place_bits};
 use crate::write::stored_pairs::StoredPairs;
 use crate::write::{Pairs, SortedPairs};
@@ -72,25 +69,16 @@ impl Pairs for UnionPairs<'_> {
     }
 
     fn span(&self, span: Span) -> Result<Box<dyn SortedPairs + '_>> {
-        let mut union = UnionSpan {
-            spec: self.spec,
-            duplicates: self.duplicates,
-            sources: Vec::new(),
-            heads: BinaryHeap::new(),
-            dropped: 0,
-        };
-        for (rank, (input, part_bits)) in (0..).zip(&self.inputs) {
+        let mut sources = Vec::new();
+        for (number, (input, part_bits)) in (0..).zip(&self.inputs) {
             for part in 0..1_u64 << part_bits {
                 let numbers = shards_of(input.spec(), *part_bits, part, span);
                 let shards = input.shard_numbers().filter(|number| numbers.contains(&u128::from(number.0)));
-                union.add(Source {
-                    rank,
-                    pairs: StoredPairs::new(input),
-                    shards: shards.collect::<Vec<_>>().into_iter(),
-                })?;
+                let shards = shards.collect::<Vec<_>>().into_iter();
+                sources.push(Source { number, pairs: StoredPairs::new(input), shards });
             }
         }
-        Ok(Box::new(union))
+        Ok(Box::new(Merge::new(sources.into_iter(), self.spec, self.duplicates, None)?))
     }
 }
 
@@ -104,17 +92,17 @@ fn shards_of(input: &ShardingSpec, part_bits: u8, part: u64, span: Span) -> Rang
 
 /// Some shards of one input.
 struct Source<'a> {
-    /// The rank of the input, which orders the pairs of a key.
-    rank: u32,
+    /// The number of the input, which orders the pairs of a key.
+    number: u64,
     pairs: StoredPairs<'a>,
     shards: std::vec::IntoIter<ShardNumber>,
 }
 
-impl Source<'_> {
+impl MergeSource for Source<'_> {
     fn next(&mut self) -> Result<Option<PairHeader>> {
         loop {
             if let Some((_, header)) = self.pairs.next()? {
-                return Ok(Some(header));
+                return Ok(Some(PairHeader { batch: self.number, ..header }));
             }
             match self.shards.next() {
                 Some(number) => self.pairs.enter(number)?,
@@ -124,92 +112,8 @@ impl Source<'_> {
     }
 }
 
-/// The union in one span.
-struct UnionSpan<'a> {
-    spec: ShardingSpec,
-    duplicates: Duplicates,
-    sources: Vec<Source<'a>>,
-    /// The next pair of each source.
-    heads: BinaryHeap<Reverse<Head>>,
-    dropped: u64,
-}
-
-/// The next pair of a source: its place, key, rank of the input, index of the source, and header.
-#[derive(PartialEq, Eq)]
-struct Head {
-    order: (u64, u64, u32, u32),
-    header: PairHeader,
-}
-
-impl Ord for Head {
-    fn cmp(&self, other: &Head) -> std::cmp::Ordering {
-        self.order.cmp(&other.order)
-    }
-}
-
-impl PartialOrd for Head {
-    fn partial_cmp(&self, other: &Head) -> Option<std::cmp::Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl<'a> UnionSpan<'a> {
-    fn add(&mut self, mut source: Source<'a>) -> Result<()> {
-        let index = u32::try_from(self.sources.len()).map_err(|_| no_source())?;
-        if let Some(header) = source.next()? {
-            self.heads.push(Reverse(self.head(index, source.rank, header)));
-        }
-        self.sources.push(source);
-        Ok(())
-    }
-
-    fn head(&self, index: u32, rank: u32, header: PairHeader) -> Head {
-        let order = (self.spec.packed_location(header.key), header.key, rank, index);
-        Head { order, header: PairHeader { source: index, ..header } }
-    }
-
-    /// Removes the smallest pair and adds the next pair of its source.
-    fn pop(&mut self) -> Result<Option<Head>> {
-        let Some(Reverse(Head { order: (_, _, rank, index), .. })) = self.heads.peek() else { return Ok(None) };
-        let (rank, index) = (*rank, *index);
-        let next = self.sources.get_mut(index as usize).ok_or_else(no_source)?.next()?;
-        let next = next.map(|header| self.head(index, rank, header));
-        let Some(mut top) = self.heads.peek_mut() else { return Ok(None) };
-        Ok(Some(match next {
-            Some(next) => std::mem::replace(&mut *top, Reverse(next)).0,
-            None => PeekMut::pop(top).0,
-        }))
-    }
-}
-
-impl SortedPairs for UnionSpan<'_> {
-    fn next(&mut self) -> Result<Option<(u64, PairHeader)>> {
-        let Some(mut head) = self.pop()? else { return Ok(None) };
-        let key = head.header.key;
-        while self.duplicates != Duplicates::KeepAll && self.heads.peek().is_some_and(|next| next.0.header.key == key) {
-            let Some(later) = self.pop()? else { break };
-            match self.duplicates {
-                Duplicates::Refuse => return Err(duplicate_key(key)),
-                Duplicates::KeepLast => head = later,
-                Duplicates::KeepFirst | Duplicates::KeepAll => {}
-            }
-            self.dropped += 1;
-        }
-        Ok(Some((head.order.0, head.header)))
-    }
-
-    fn dropped(&self) -> u64 {
-        self.dropped
-    }
-}
-
-impl PairBytes for UnionSpan<'_> {
+impl PairBytes for Source<'_> {
     fn pieces(&mut self, pair: &PairHeader, to: &mut PieceSink<'_>) -> Result<()> {
-        self.sources.get_mut(pair.source as usize).ok_or_else(no_source)?.pairs.pieces(pair, to)
+        self.pairs.pieces(pair, to)
     }
-}
-
-#[cold]
-fn no_source() -> Error {
-    Error::internal("a pair of a union belongs to none of its sources")
 }

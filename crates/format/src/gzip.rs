@@ -64,20 +64,23 @@ impl GzipEncoder {
 
     /// Appends `bytes` as one gzip member.
     pub fn encode(&mut self, bytes: &[u8], encoded: &mut Vec<u8>) {
-        let in_memory = self.encode_reader(&mut &bytes[..], bytes.len() as u64, &mut |piece| {
+        let mut append = |piece: &[u8]| {
             encoded.extend_from_slice(piece);
             Ok(())
-        });
+        };
+        let in_memory = self.encode_reader(&mut &bytes[..], bytes.len() as u64, &mut append, &|error| error);
         debug_assert!(in_memory.is_ok(), "a slice reads to its end and a Vec takes all");
     }
 
-    /// Compresses exactly `len` bytes of `reader` as one gzip member, handing the pieces of it to `sink`.
-    pub fn encode_reader(
+    /// Compresses exactly `len` bytes of `reader` as one gzip member, handing the pieces of it to `sink`. Returns the error of
+    /// `sink`, or what `failed` makes of that of the reader.
+    pub fn encode_reader<E>(
         &mut self,
         reader: &mut dyn Read,
         len: u64,
-        sink: &mut dyn FnMut(&[u8]) -> io::Result<()>,
-    ) -> io::Result<()> {
+        sink: &mut dyn FnMut(&[u8]) -> Result<(), E>,
+        failed: &dyn Fn(io::Error) -> E,
+    ) -> Result<(), E> {
         self.deflate.reset();
         let mut crc = crc32fast::Hasher::new();
         let mut left = len;
@@ -85,11 +88,11 @@ impl GzipEncoder {
         loop {
             let take = usize::try_from(left).unwrap_or(PIECE).min(PIECE);
             let piece = &mut self.piece[..take];
-            reader.read_exact(piece)?;
+            reader.read_exact(piece).map_err(failed)?;
             crc.update(piece);
             left -= take as u64;
             let flush = if left == 0 { DeflateFlush::Finish } else { DeflateFlush::NoFlush };
-            deflate_piece(&mut self.deflate, piece, flush, sink)?;
+            deflate_piece(&mut self.deflate, piece, flush, sink, failed)?;
             if left == 0 {
                 break;
             }
@@ -101,16 +104,18 @@ impl GzipEncoder {
 }
 
 /// Feeds one piece to the compressor and hands on all that comes out.
-fn deflate_piece(
+fn deflate_piece<E>(
     deflate: &mut Deflate,
     mut piece: &[u8],
     flush: DeflateFlush,
-    sink: &mut dyn FnMut(&[u8]) -> io::Result<()>,
-) -> io::Result<()> {
+    sink: &mut dyn FnMut(&[u8]) -> Result<(), E>,
+    failed: &dyn Fn(io::Error) -> E,
+) -> Result<(), E> {
     let mut output = [0; 16 << 10];
     loop {
         let (before_in, before_out) = (deflate.total_in(), deflate.total_out());
-        let status = deflate.compress(piece, &mut output, flush).map_err(|error| io::Error::other(error.as_str()))?;
+        let status = deflate.compress(piece, &mut output, flush);
+        let status = status.map_err(|error| failed(io::Error::other(error.as_str())))?;
         let taken = to_usize(deflate.total_in() - before_in);
         let given = to_usize(deflate.total_out() - before_out);
         piece = piece.get(taken..).unwrap_or_default();
@@ -271,7 +276,7 @@ mod tests {
                 streamed.extend_from_slice(piece);
                 Ok(())
             };
-            encoder.encode_reader(&mut &noise[..len], len as u64, &mut sink).unwrap();
+            encoder.encode_reader(&mut &noise[..len], len as u64, &mut sink, &|error| error).unwrap();
             assert_eq!(streamed, encoded(&noise[..len]), "length {len}");
             assert_eq!(streamed[..10], HEADER);
             assert_eq!(decode(&streamed, CAP).unwrap(), &noise[..len]);
