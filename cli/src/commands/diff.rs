@@ -9,7 +9,7 @@ use serde_json::json;
 use sharddb::diff::{Change, ChangeKind, Diff, DiffTotals};
 use sharddb::{ErrorKind, GenerationId, Snapshot, Store};
 
-use crate::commands::{open_store, write_json};
+use crate::commands::{open_store, write_json, write_line};
 use crate::context::{Context, Errors};
 use crate::database::{Opening, by_reading, of_old_and_new};
 use crate::entry;
@@ -255,10 +255,7 @@ impl Lines {
 
 fn print_counts(totals: &DiffTotals) -> Result<()> {
     let DiffTotals { added, removed, changed, unchanged, .. } = *totals;
-    let mut target = Target::open(Path::new("-"))?;
-    let lines = format!("added {added}\nremoved {removed}\nchanged {changed}\nunchanged {unchanged}\n");
-    target.write_all(lines.as_bytes())?;
-    target.finish()
+    write_line(&format_args!("added {added}\nremoved {removed}\nchanged {changed}\nunchanged {unchanged}"))
 }
 
 fn to_json(totals: &DiffTotals) -> serde_json::Value {

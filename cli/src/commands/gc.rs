@@ -116,9 +116,7 @@ impl Args {
         }
         Ok(collected.say(context))
     }
-}
 
-impl Args {
     /// How long ago a generation must have been replaced. There are no leases at a URL, so the user decides.
     fn age(&self) -> Result<Duration> {
         match (self.older_than, self.keep) {

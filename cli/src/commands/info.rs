@@ -11,7 +11,7 @@ use sharddb_container::Container;
 use sharddb_container::bcolz::{BcolzArray, BcolzTable};
 use sharddb_remote::RemoteSnapshot;
 
-use crate::commands::write_line;
+use crate::commands::{write_json, write_line};
 use crate::context::{self, Context, Errors};
 use crate::database::{AnyDatabase, Opened, by_reading};
 use crate::exit::Exit;
@@ -91,17 +91,14 @@ impl Args {
         let mut members: serde_json::Map<String, Value> = serde_json::from_str(&description).unwrap_or_default();
         if self.json {
             members.insert("path".to_string(), absolute(&self.database.opened_path()).into());
+            write_json(&members)?;
+            return Ok(Exit::Done);
         }
         let mut out = context::stdout();
-        if self.json {
-            let sorted = serde_json::to_string(&members).map_err(|error| Failure::stdout(error.into()))?;
-            writeln!(out, "{sorted}").map_err(Failure::stdout)?;
-        } else {
-            for (name, value) in members.iter().filter(|(_, value)| !value.is_null()) {
-                let text = value.as_str().map_or_else(|| value.to_string(), str::to_string);
-                writeln!(out, "{:16} {}", printable::line(name).to_string(), printable::line(text))
-                    .map_err(Failure::stdout)?;
-            }
+        for (name, value) in members.iter().filter(|(_, value)| !value.is_null()) {
+            let text = value.as_str().map_or_else(|| value.to_string(), str::to_string);
+            writeln!(out, "{:16} {}", printable::line(name).to_string(), printable::line(text))
+                .map_err(Failure::stdout)?;
         }
         context::flush(out)?;
         Ok(Exit::Done)
@@ -110,10 +107,8 @@ impl Args {
     /// Writes the columns of a table: one JSON object, or one line per column.
     fn run_on_table(&self, table: &BcolzTable) -> Result<Exit> {
         self.check_no_plot()?;
-        let mut out = context::stdout();
         let text = if self.json { table_json(table, self.database.path()).to_string() } else { table_text(table) };
-        writeln!(out, "{text}").map_err(Failure::stdout)?;
-        context::flush(out)?;
+        write_line(&text)?;
         Ok(Exit::Done)
     }
 
@@ -145,10 +140,8 @@ impl Args {
             target.finish()?;
             cleanup.done();
         }
-        let mut out = context::stdout();
         let text = if self.json { self.json(snapshot, &survey).to_string() } else { self.text(snapshot, &survey) };
-        writeln!(out, "{text}").map_err(Failure::stdout)?;
-        context::flush(out)?;
+        write_line(&text)?;
         Ok(errors.exit())
     }
 

@@ -5,6 +5,7 @@ use std::io::Write;
 use sharddb::Snapshot;
 use sharddb::spec::ShardNumber;
 
+use crate::commands::write_line;
 use crate::context::{self, Context, Errors};
 use crate::database::{AnyDatabase, Opened, by_reading};
 use crate::exit::Exit;
@@ -60,7 +61,8 @@ impl Args {
         }
         let keys: Keys<'_> = match (&opened, self.shard) {
             (Opened::Sharded(snapshot), None) if self.order.is_given() && self.count => {
-                return print_count(self.order.count(snapshot)?);
+                write_line(&self.order.count(snapshot)?)?;
+                return Ok(Exit::Done);
             }
             (Opened::Sharded(snapshot), None) if self.order.is_given() => {
                 self.order.directed(self.order.keys(snapshot, context))
@@ -88,9 +90,7 @@ impl Args {
         context::flush(out)?;
         Ok(errors.exit())
     }
-}
 
-impl Args {
     fn run_remote(&self, remote: &RemoteDatabase) -> Result<Exit> {
         if self.shard.is_some() {
             return Err(Failure::usage(format!("--shard is for local databases, found {}", remote.url())));
@@ -122,13 +122,6 @@ impl Args {
         context::flush(out)?;
         Ok(Exit::Done)
     }
-}
-
-fn print_count(count: u64) -> Result<Exit> {
-    let mut out = context::stdout();
-    writeln!(out, "{count}").map_err(Failure::stdout)?;
-    context::flush(out)?;
-    Ok(Exit::Done)
 }
 
 fn keys_of_shard(snapshot: &Snapshot, number: ShardNumber) -> Result<Keys<'static>> {

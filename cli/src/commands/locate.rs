@@ -1,15 +1,14 @@
 //! `locate`: prints where a key belongs and where its value is.
 
-use std::io::Write;
-
 use serde::Serialize;
 use sharddb::ShardingSpec;
 use sharddb_container::Container;
 
-use crate::context::{self, Context};
+use crate::commands::write_json;
+use crate::context::Context;
 use crate::database::Database;
 use crate::exit::Exit;
-use crate::failure::{Failure, Result};
+use crate::failure::Result;
 use crate::position::KeyOrPosition;
 use crate::remote::{RemoteDatabase, RemoteOpening};
 
@@ -57,10 +56,7 @@ impl Args {
             Some(remote) => self.locate_remote(&remote)?,
             None => self.locate()?,
         };
-        let mut out = context::stdout();
-        serde_json::to_writer(&mut out, &report).map_err(|error| Failure::stdout(error.into()))?;
-        out.write_all(b"\n").map_err(Failure::stdout)?;
-        context::flush(out)?;
+        write_json(&report)?;
         Ok(if report.stored.is_some() { Exit::Done } else { Exit::Absent })
     }
 

@@ -7,6 +7,7 @@ use serde::Serialize;
 use sharddb::verify::{Finding, Severity, VerifyReport};
 use sharddb::{Snapshot, VerifyLevel};
 
+use crate::commands::write_json;
 use crate::context::{self, Context};
 use crate::database::{AnyDatabase, Opened, by_reading};
 use crate::exit::Exit;
@@ -121,18 +122,16 @@ impl Args {
             return self.verify_remote(&remote, context);
         }
         let Verified { report, is_container, is_ours } = self.verify(context)?;
-        let mut out = context::stdout();
         if self.json {
             let counts = if is_container { Counts::of_container(&report) } else { Counts::of_database(&report) };
-            let json = Report::of(&report, counts);
-            serde_json::to_writer(&mut out, &json).map_err(|error| Failure::stdout(error.into()))?;
-            writeln!(out).map_err(Failure::stdout)?;
+            write_json(&Report::of(&report, counts))?;
         } else {
+            let mut out = context::stdout();
             for finding in report.findings() {
                 writeln!(out, "{}", printable::line(finding)).map_err(Failure::stdout)?;
             }
+            context::flush(out)?;
         }
-        context::flush(out)?;
         if report.dropped() > 0 {
             context.say(format_args!("{} more counted, but not listed", plural(report.dropped(), "finding")));
         }
