@@ -2,13 +2,13 @@
 
 use std::num::NonZero;
 use std::path::PathBuf;
-use std::sync::Arc;
 
 use serde_json::json;
 use sharddb::write::{UpdateOptions, UpdateReport};
 use sharddb::{Published, Snapshot, Updater};
 
-use crate::commands::build::{LONGEST_LINE, Stages};
+use crate::commands::build::LONGEST_LINE;
+use crate::commands::stages::{Stages, reading_inputs};
 use crate::commands::{gc, open_store, write_json};
 use crate::context::Context;
 use crate::exit::Exit;
@@ -97,7 +97,7 @@ impl Args {
     fn apply(&self, patch: &Input, context: &Context) -> Result<Option<(Published, UpdateReport)>> {
         let longest_line = self.memory.map_or(LONGEST_LINE, |memory| memory.0 / 4);
         let reading = Reading { longest_line, ..Reading::of_list(context) };
-        let stages = Stages::new(Arc::clone(&reading.progress), context);
+        let stages = Stages::new(context);
         let mut options = UpdateOptions::new();
         options.progress(&stages.build);
         if let Some(memory) = self.memory {
@@ -109,7 +109,7 @@ impl Args {
         if let Some(directory) = &self.temp_dir {
             options.temp_dir(directory);
         }
-        let _progress = stages.show(context.quiet);
+        let _progress = stages.show(context.quiet, reading_inputs(&reading.progress));
         let mut updater = Updater::new(&self.store, &options)?;
         let mut changes: u64 = 0;
         patch::read(&mut patch.open(&reading)?, reading.longest_line, &mut |edit| {

@@ -4,7 +4,6 @@ use std::fs;
 use std::num::NonZero;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use clap::ValueEnum;
@@ -12,21 +11,19 @@ use clap::builder::{PossibleValuesParser, TypedValueParser};
 use glob::Pattern;
 use serde_json::json;
 use sharddb::spec::{Encoding, ValueAlignment};
-use sharddb::{
-    BuildOptions, BulkLoader, OnDuplicate, OpenOptions, Phase, Profile, Progress, Published, ShardingSpec, Store,
-};
+use sharddb::{BuildOptions, BulkLoader, OnDuplicate, OpenOptions, Profile, Published, ShardingSpec, Store};
 
 use crate::allow_empty::AllowEmpty;
+use crate::commands::stages::{Stages, reading_inputs};
 use crate::commands::{gc, write_json};
 use crate::context::Context;
 use crate::exit::Exit;
 use crate::failure::{Failure, Place, Result};
-use crate::input::{self, Columns, Format, Input, InputProgress, Reading, Skipped};
+use crate::input::{self, Columns, Format, Input, Reading, Skipped};
 use crate::intake::{FirstSkeleton, Intake, Loading};
 use crate::number::plural;
 use crate::output::Sources;
 use crate::plan::ValueTrial;
-use crate::progress::{Amount, Display, Status};
 use crate::remote::url::path_or_url;
 use crate::remote::{Call, RemoteStore};
 use crate::scratch::Scratch;
@@ -334,9 +331,7 @@ impl Args {
         if self.json {
             write_json(&to_json(&published, &skipped, begun))?;
         }
-        if skipped.files() > 0 {
-            context.say(format_args!("skipped {skipped}"));
-        }
+        skipped.say(context);
         if let Some(suggestion) = intake.trial.and_then(|trial| trial.suggestion()) {
             context.say(suggestion);
         }
@@ -352,17 +347,13 @@ impl Args {
         context: &Context,
     ) -> Result<(Published, Skipped)> {
         let reading = self.inputs.reading(context);
-        input::announce(inputs, &reading);
-        let stages = Stages::new(Arc::clone(&reading.progress), context);
+        let stages = Stages::new(context);
         let mut options = self.options(info)?;
         options.progress(&stages.build);
-        let _progress = stages.show(context.quiet);
+        let _progress = stages.show(context.quiet, reading_inputs(&reading.progress));
         let mut loader =
             options.create(&self.store).map_err(|error| foreign::not_a_store(error.into(), &self.store))?;
-        let mut skipped = Skipped::default();
-        for input in inputs {
-            skipped.absorb(input.read(&reading, &mut Loading { loader: &mut loader, intake })?);
-        }
+        let skipped = input::read_all(inputs, &reading, &mut Loading { loader: &mut loader, intake })?;
         stages.all_read();
         self.allow_empty.check(intake.pairs, &names(inputs), &self.store)?;
         Ok((loader.finish()?, skipped))
@@ -539,42 +530,4 @@ pub(super) fn alignments() -> impl TypedValueParser<Value = ValueAlignment> {
     PossibleValuesParser::new(["1", "8", "16", "64", "4096"]).try_map(move |number| {
         parse(number).and_then(|number| ValueAlignment::new(number).map_err(|error| error.to_string()))
     })
-}
-
-/// The stages of a build or an update: the inputs are read, then the loader sorts, writes and syncs.
-pub(super) struct Stages {
-    input: Arc<InputProgress>,
-    pub(super) build: Progress,
-    all_read: Arc<AtomicBool>,
-}
-
-impl Stages {
-    pub(super) fn new(input: Arc<InputProgress>, context: &Context) -> Stages {
-        Stages { input, build: context.interrupt.progress(), all_read: Arc::default() }
-    }
-
-    pub(super) fn all_read(&self) {
-        self.all_read.store(true, Ordering::Relaxed);
-    }
-
-    pub(super) fn show(&self, quiet: bool) -> Display {
-        let (input, build, all_read) = (Arc::clone(&self.input), self.build.clone(), Arc::clone(&self.all_read));
-        Display::start(quiet, move || {
-            if all_read.load(Ordering::Relaxed) {
-                status_of(&build)
-            } else {
-                Status { phase: "read", number: 0, part: input.fraction(), amount: Amount::Bytes(input.bytes()) }
-            }
-        })
-    }
-}
-
-/// The status of a loader that has all pairs.
-pub(super) fn status_of(build: &Progress) -> Status {
-    let status = Status::of_work(build.phase().as_str(), build);
-    match build.phase() {
-        Phase::Insert => Status::of_phase("sort", status.number), // counts what was inserted, not what is sorted
-        Phase::Publish => Status::of_phase("sync", status.number),
-        _ => status,
-    }
 }

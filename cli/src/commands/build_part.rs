@@ -7,7 +7,8 @@ use sharddb::cluster::{SpillSet, job_directory};
 use sharddb::spec::ValueAlignment;
 use sharddb::{BuildOptions, BulkLoader};
 
-use crate::commands::build::{Duplicates, alignments, status_of};
+use crate::commands::build::{Duplicates, alignments};
+use crate::commands::stages::status_of;
 use crate::commands::write_line;
 use crate::context::Context;
 use crate::exit::Exit;

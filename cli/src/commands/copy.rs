@@ -9,12 +9,13 @@ use sharddb::internal::key::Key;
 use sharddb::internal::key_range::KeyRange;
 use sharddb::shard::Entry;
 use sharddb::spec::ShardNumber;
-use sharddb::{BulkLoader, Snapshot, Unit};
+use sharddb::{BulkLoader, Phase, Progress, Snapshot, Unit};
 
 use crate::commands::export::{Absent, read_keys};
 use crate::commands::get_many;
-use crate::commands::import::{Stages, misplaced, tell_about_info};
+use crate::commands::import::{misplaced, tell_about_info};
 use crate::commands::new_store::{NewStore, refuse_inside, suggest_salvage};
+use crate::commands::stages::{Stages, reading_source};
 use crate::context::{Context, warn};
 use crate::exit::Exit;
 use crate::failure::Result;
@@ -79,16 +80,17 @@ impl Args {
             options.ordered(true);
         }
         let cleanup = context.interrupt.publishing();
-        let stages = Stages::new(Unit::Keys, context);
+        let (stages, read) = (Stages::new(context), context.interrupt.progress());
+        read.begin_counting(Phase::Copy, Unit::Keys, 0);
         options.progress(&stages.build);
-        let progress = stages.show(context.quiet);
+        let progress = stages.show(context.quiet, reading_source(&read));
         let loader = options.create(&self.out).map_err(|error| foreign::not_a_store(error.into(), &self.out))?;
-        let mut copy = Copy { context, source: &source, path: &self.db, loader, stages, absent: Absent::default() };
+        let mut copy = Copy { context, source: &source, path: &self.db, loader, read, absent: Absent::default() };
         let copied = match wanted {
             Wanted::Keys(keys) => copy.keys(keys),
             Wanted::Range(range) => copy.range(range),
         };
-        let Copy { loader, stages, absent, .. } = copy;
+        let Copy { loader, absent, .. } = copy;
         stages.all_read();
         let db = self.db.display().to_string();
         let published = copied.and_then(|()| self.new.publish(loader.finish_unpublished()?, &db, &self.out));
@@ -128,18 +130,18 @@ struct Copy<'a> {
     path: &'a Path,
     loader: BulkLoader,
     /// Counts the keys that are copied.
-    stages: Stages,
+    read: Progress,
     absent: Absent,
 }
 
 impl Copy<'_> {
     /// Copies the pairs whose keys are in a range. Reads all indexes.
     fn range(&mut self, range: KeyRange) -> Result<()> {
-        self.stages.begin(self.source.key_count().unwrap_or(0));
+        self.read.begin_counting(Phase::Copy, Unit::Keys, self.source.key_count().unwrap_or(0));
         for shard in self.source.shards() {
             for entry in shard?.iter() {
                 self.context.check_cancel()?;
-                self.stages.read.add(1);
+                self.read.add(1);
                 let entry = entry?;
                 if range.contains(entry.key()) {
                     self.pair(&entry)?;
@@ -155,7 +157,8 @@ impl Copy<'_> {
         for key in wanted {
             by_shard.entry(self.source.spec().route(key).shard).or_default().insert(key);
         }
-        self.stages.begin(by_shard.values().map(|keys| keys.len() as u64).sum());
+        let wanted = by_shard.values().map(|keys| keys.len() as u64).sum();
+        self.read.begin_counting(Phase::Copy, Unit::Keys, wanted);
         for (number, mut keys) in by_shard {
             if let Some(shard) = self.source.shard(number)? {
                 for entry in shard.iter() {
@@ -163,7 +166,7 @@ impl Copy<'_> {
                     let entry = entry?;
                     if keys.remove(&entry.key()) {
                         self.pair(&entry)?;
-                        self.stages.read.add(1);
+                        self.read.add(1);
                     }
                 }
             }

@@ -6,7 +6,7 @@ use clap::Arg;
 use sharddb::write::UpdateOptions;
 use sharddb_container::Container;
 
-use crate::commands::build::status_of;
+use crate::commands::stages::status_of;
 use crate::commands::update::{After, Update};
 use crate::context::Context;
 use crate::exit::Exit;

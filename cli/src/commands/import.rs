@@ -1,19 +1,18 @@
 //! `import`: takes data that another program wrote into a store: a data set, an array or another container.
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use clap::builder::Resettable;
 use clap::{Arg, Id};
 use sharddb::spec::Encoding;
-use sharddb::{BuildOptions, BulkLoader, ErrorKind, Phase, Profile, Progress, Published, Snapshot, Store, Unit, Value};
+use sharddb::{BuildOptions, BulkLoader, ErrorKind, Phase, Profile, Published, Snapshot, Store, Unit, Value};
 use sharddb_container::{Container, Form};
 
 use crate::allow_empty::AllowEmpty;
 use crate::chunks::get_verified;
-use crate::commands::build::{profiles, status_of};
+use crate::commands::build::profiles;
 use crate::commands::gc;
+use crate::commands::stages::{Stages, reading_source};
 use crate::context::{Context, warn};
 use crate::database::{Column, Opened, Opening, by_reading, of_source};
 use crate::entry;
@@ -21,7 +20,7 @@ use crate::exit::Exit;
 use crate::failure::{Failure, Place, Result};
 use crate::number::plural;
 use crate::output::Sources;
-use crate::progress::{Display, Status};
+use crate::progress::Display;
 use crate::remote::url::local_path;
 use crate::size::{Size, parse_memory};
 use crate::{foreign, sharding};
@@ -155,16 +154,17 @@ impl Args {
             // the null is for metadata with a member "sharding": the loader refuses an info that has only a nested one
             options.info(format!("{{\"{member}\": {metadata}, \"sharding\": null}}"));
         }
-        let stages = Stages::new(Unit::Chunks, context);
+        let (stages, read) = (Stages::new(context), context.interrupt.progress());
+        read.begin_counting(Phase::Copy, Unit::Chunks, 0); // their number is known when they are listed
         options.progress(&stages.build);
-        let progress = stages.show(context.quiet);
+        let progress = stages.show(context.quiet, reading_source(&read));
         let mut loader = self.create(&options)?;
         let mut chunks = 0;
         let keys = source.keys().collect::<sharddb::Result<Vec<u64>>>()?;
-        stages.begin(keys.len() as u64);
+        read.begin_counting(Phase::Copy, Unit::Chunks, keys.len() as u64);
         for key in keys {
             context.check_cancel()?;
-            stages.read.add(1);
+            read.add(1);
             if let Some(encoded) = self.chunk(source, key)? {
                 loader.insert(key, &encoded)?;
                 chunks += 1;
@@ -236,10 +236,10 @@ impl Args {
         } else {
             options.spec(*source.spec()).allow_sparse(true)
         };
-        let stages = Stages::new(Unit::Keys, context);
-        stages.begin(source.key_count().unwrap_or(0));
+        let (stages, read) = (Stages::new(context), context.interrupt.progress());
+        read.begin_counting(Phase::Copy, Unit::Keys, source.key_count().unwrap_or(0));
         options.progress(&stages.build);
-        let progress = stages.show(context.quiet);
+        let progress = stages.show(context.quiet, reading_source(&read));
         let mut loader = self.create(&options)?;
         let mut keys = 0;
         for shard in source.shards() {
@@ -250,7 +250,7 @@ impl Args {
                     return Err(misplaced(entry.key(), &self.source));
                 }
                 loader.insert_with_preamble(entry.key(), &entry.preamble()?, &entry.value()?)?;
-                stages.read.add(1);
+                read.add(1);
                 keys += 1;
             }
         }
@@ -299,46 +299,5 @@ fn is_native(source: &Snapshot) -> Result<bool> {
 pub(super) fn tell_about_info(source: &Snapshot, context: &Context) {
     if !source.sharding_at().is_empty() && source.shards_directory() == source.directory() {
         context.say("the info of the source describes more than this data: it is kept as the member \"imported\"");
-    }
-}
-
-/// The stages of an import or a copy: the pairs are read, then the loader sorts, writes and syncs.
-pub(super) struct Stages {
-    unit: Unit,
-    pub(super) read: Progress,
-    pub(super) build: Progress,
-    all_read: Arc<AtomicBool>,
-}
-
-impl Stages {
-    pub(super) fn new(unit: Unit, context: &Context) -> Stages {
-        let stages = Stages {
-            unit,
-            read: context.interrupt.progress(),
-            build: context.interrupt.progress(),
-            all_read: Arc::default(),
-        };
-        stages.begin(0);
-        stages
-    }
-
-    /// Begins to read this number of keys or chunks; 0 if unknown.
-    pub(super) fn begin(&self, total: u64) {
-        self.read.begin_counting(Phase::Copy, self.unit, total);
-    }
-
-    pub(super) fn all_read(&self) {
-        self.all_read.store(true, Ordering::Relaxed);
-    }
-
-    pub(super) fn show(&self, quiet: bool) -> Display {
-        let (read, build, all_read) = (self.read.clone(), self.build.clone(), Arc::clone(&self.all_read));
-        Display::start(quiet, move || {
-            if all_read.load(Ordering::Relaxed) {
-                status_of(&build)
-            } else {
-                Status { number: 0, ..Status::of_work("read", &read) }
-            }
-        })
     }
 }

@@ -36,6 +36,7 @@ mod salvage;
 #[cfg(feature = "serve")]
 mod serve;
 mod spill;
+mod stages;
 mod update;
 mod verify;
 mod zarr;

@@ -10,8 +10,9 @@ use sharddb::{BuildOptions, BulkLoader, Profile, Published, Snapshot, Store};
 use sharddb::{Phase, Progress};
 
 use crate::allow_empty::AllowEmpty;
-use crate::commands::build::{Encoded, profiles, status_of, summary};
+use crate::commands::build::{Encoded, profiles, summary};
 use crate::commands::import::is_damage;
+use crate::commands::stages::status_of;
 use crate::commands::{gc, write_json};
 use crate::context::Context;
 use crate::database::SourceOpening;

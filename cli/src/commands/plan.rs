@@ -2,7 +2,6 @@
 
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
 use sharddb::cluster::PartPlan;
 use sharddb::plan::Plan;
@@ -10,15 +9,16 @@ use sharddb::spec::Encoding;
 use sharddb::{Profile, ShardingSpec};
 
 use crate::commands::build::{Encoded, InputOptions, profiles};
+use crate::commands::stages::reading_inputs;
 use crate::commands::write_line;
 use crate::context::{Context, Errors};
 use crate::database::{Opening, by_reading};
 use crate::exit::Exit;
 use crate::failure::{Failure, Result};
-use crate::input::{self, InputProgress, Sink, Skipped};
+use crate::input::{self, Sink};
 use crate::number::{Count, plural};
 use crate::plan::{Explanation, PairStats, ValueTrial};
-use crate::progress::{Amount, Display, Status};
+use crate::progress::Display;
 use crate::size::Size;
 
 /// Print the sharding specification chosen for the pairs, with predictions for a store that uses it
@@ -133,26 +133,12 @@ impl Args {
     fn count_inputs(&self, context: &Context) -> Result<Counted> {
         let inputs = self.inputs.resolve(&self.input)?;
         let reading = self.inputs.reading(context);
-        input::announce(&inputs, &reading);
-        let _progress = show(context.quiet, &reading.progress);
+        let _progress = Display::start(context.quiet, reading_inputs(&reading.progress));
         let trial = (self.profile == Profile::Remote).then(ValueTrial::new);
         let mut count = Counted { pairs: PairStats::new(), trial };
-        let mut skipped = Skipped::default();
-        for input in &inputs {
-            skipped.absorb(input.read(&reading, &mut count)?);
-        }
-        if skipped.files() > 0 {
-            context.say(format_args!("skipped {skipped}"));
-        }
+        input::read_all(&inputs, &reading, &mut count)?.say(context);
         Ok(count)
     }
-}
-
-fn show(quiet: bool, input: &Arc<InputProgress>) -> Display {
-    let input = Arc::clone(input);
-    let read =
-        move || Status { phase: "read", number: 0, part: input.fraction(), amount: Amount::Bytes(input.bytes()) };
-    Display::start(quiet, read)
 }
 
 /// A sink that counts the pairs and, for remote readers, samples their values.

@@ -9,7 +9,8 @@ use sharddb::cluster::{PartReceipt, SpillSet, job_directory};
 use sharddb::{BuildOptions, BulkLoader, Store};
 
 use crate::allow_empty::{AllowEmpty, has_keys};
-use crate::commands::build::{status_of, summary};
+use crate::commands::build::summary;
+use crate::commands::stages::status_of;
 use crate::commands::write_json;
 use crate::context::Context;
 use crate::exit::Exit;

@@ -2,14 +2,12 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use serde::Serialize;
 use sharddb::verify::Finding;
 use sharddb::{OpenOptions, Salvage, Store};
 
-use crate::commands::build::status_of;
+use crate::commands::stages::Stages;
 use crate::context::{Context, warn};
 use crate::database::{advise, is_container};
 use crate::entry;
@@ -17,7 +15,7 @@ use crate::exit::Exit;
 use crate::failure::{Failure, Result};
 use crate::number::plural;
 use crate::output::{Sources, Target};
-use crate::progress::{self, Amount, Display, Status};
+use crate::progress::{self, Amount, Status};
 use crate::remote::url::local_path;
 use crate::sharding;
 use crate::size::{Size, parse_memory};
@@ -105,16 +103,11 @@ impl Args {
         if let Some(memory) = self.memory {
             options.memory(memory.0);
         }
-        let (build, all_read) = (context.interrupt.progress(), Arc::<AtomicBool>::default());
-        options.progress(&build);
-        let proved = Arc::clone(&all_read);
-        let shown = Display::start(context.quiet, move || {
-            if proved.load(Ordering::Relaxed) {
-                status_of(&build)
-            } else {
-                Status { amount: Amount::Bytes(build.done()), ..Status::of_phase("salvage", 0) }
-            }
-        });
+        let stages = Stages::new(context);
+        options.progress(&stages.build);
+        let build = stages.build.clone();
+        let proved = move || Status { amount: Amount::Bytes(build.done()), ..Status::of_phase("salvage", 0) };
+        let shown = stages.show(context.quiet, proved);
         let mut loader = options.create(&self.out)?;
         let mut told = Ok(());
         let report = salvage.write(&mut loader, |lost| {
@@ -123,7 +116,7 @@ impl Args {
             }
         })?;
         unless_unread(told.and_then(|()| progress::apart(&self.lost, || lines.sync())))?;
-        all_read.store(true, Ordering::Relaxed);
+        stages.all_read();
         let published = loader.finish()?;
         cleanup.done();
         drop(shown);

@@ -1,17 +1,17 @@
 //! `spill`: reads the pairs of one task of a partitioned build, and writes them divided by part.
 
 use std::path::PathBuf;
-use std::sync::Arc;
 
 use sharddb::BulkLoader;
 use sharddb::cluster::{SpillWriter, job_directory};
 
-use crate::commands::build::{InputOptions, Stages, temporary_store};
+use crate::commands::build::{InputOptions, temporary_store};
+use crate::commands::stages::{Stages, reading_inputs};
 use crate::commands::write_line;
 use crate::context::Context;
 use crate::exit::Exit;
 use crate::failure::Result;
-use crate::input::{self, Input, Skipped};
+use crate::input::{self, Input};
 use crate::number::plural;
 use crate::output::Sources;
 use crate::receipts;
@@ -89,19 +89,15 @@ impl Args {
         Sources::of(inputs.iter().filter_map(Input::directory)).refuse(directory)?;
         let cleanup = context.interrupt.writing();
         let reading = self.inputs.reading(context);
-        input::announce(&inputs, &reading);
-        let stages = Stages::new(Arc::clone(&reading.progress), context);
+        let stages = Stages::new(context);
         let mut options = BulkLoader::options();
         options.progress(&stages.build);
         if let Some(memory) = self.inputs.memory {
             options.memory(memory.0);
         }
-        let progress = stages.show(context.quiet);
+        let progress = stages.show(context.quiet, reading_inputs(&reading.progress));
         let mut spill = SpillWriter::create(directory, &plan, self.task, &options)?;
-        let mut skipped = Skipped::default();
-        for input in &inputs {
-            skipped.absorb(input.read(&reading, &mut spill)?);
-        }
+        let skipped = input::read_all(&inputs, &reading, &mut spill)?;
         let receipt = spill.finish()?;
         remote.map_or(Ok(()), |remote| remote.put_spill(&self.job, directory, &receipt, &options, context))?;
         drop(temporary);
@@ -114,9 +110,7 @@ impl Args {
             plural(receipt.pairs(), "pair"),
             Size(receipt.bytes())
         ));
-        if skipped.files() > 0 {
-            context.say(format_args!("skipped {skipped}"));
-        }
+        skipped.say(context);
         Ok(Exit::Done)
     }
 }

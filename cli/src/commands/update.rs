@@ -2,7 +2,6 @@
 
 use std::num::NonZero;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::time::Instant;
 
 use clap::{Arg, ArgGroup};
@@ -10,16 +9,17 @@ use serde_json::json;
 use sharddb::write::{UpdateOptions, UpdateReport};
 use sharddb::{ErrorKind, Snapshot, Updater};
 
-use crate::commands::build::{InputOptions, Stages, names};
+use crate::commands::build::{InputOptions, names};
 use crate::commands::export::read_keys;
 use crate::commands::new_store::{collect, refuse_inside, suggest_salvage};
+use crate::commands::stages::{Stages, reading_inputs};
 use crate::commands::{get_many, write_json};
 use crate::context::Context;
 use crate::database::SourceOpening;
 use crate::exit::Exit;
 use crate::failure::{Failure, Result};
 use crate::histogram::grouped;
-use crate::input::{self, Input, KeyList, Skipped};
+use crate::input::{self, Input, KeyList};
 use crate::interrupt::Cleanup;
 use crate::number::plural;
 use crate::output::Sources;
@@ -130,16 +130,12 @@ impl Args {
         let deleted = self.delete.as_ref().map(open).transpose()?;
         let base = self.base.as_deref().map(|path| self.open_base(path)).transpose()?;
         let reading = self.inputs.reading(context);
-        let stages = Stages::new(Arc::clone(&reading.progress), context);
+        let stages = Stages::new(context);
         let mut options = self.options();
         options.progress(&stages.build);
         let mut update = Update::begin(&self.store, base, options, context)?;
-        let progress = stages.show(context.quiet);
-        input::announce(&inputs, &reading);
-        let mut skipped = Skipped::default();
-        for input in &inputs {
-            skipped.absorb(input.read(&reading, &mut update.updater)?);
-        }
+        let progress = stages.show(context.quiet, reading_inputs(&reading.progress));
+        let skipped = input::read_all(&inputs, &reading, &mut update.updater)?;
         if let Some(list) = deleted {
             update.delete(&read_keys(list)?)?;
         }
@@ -148,9 +144,7 @@ impl Args {
         if !done.is_published && done.report.overridden == 0 && !inputs.is_empty() {
             context.say(format_args!("found no pairs in {}", names(&inputs)));
         }
-        if skipped.files() > 0 {
-            context.say(format_args!("skipped {skipped}"));
-        }
+        skipped.say(context);
         done.conclude(self.after, skipped.files(), context)
     }
 

@@ -4,7 +4,6 @@
 //! than memory. A malformed record is an error that names its place.
 
 mod binary;
-pub(crate) mod compact;
 mod compression;
 mod csv;
 mod dir;
@@ -336,19 +335,25 @@ impl Input {
             (Format::Bin, _) => binary::read_bin(&mut stream, sink)?,
             (Format::Bin2, _) => binary::read_bin2(&mut stream, sink)?,
             (Format::Csv, _) => csv::read(&mut stream, reading.longest_line, &reading.columns, sink)?,
-            (_, None) => ndjson::read(&mut stream, reading.longest_line, &ndjson::Record, sink)?,
-            (_, Some(field)) => ndjson::read(&mut stream, reading.longest_line, &ndjson::KeyField(field), sink)?,
+            (_, key_field) => ndjson::read(&mut stream, reading.longest_line, key_field.as_deref(), sink)?,
         }
         Ok(Skipped::default())
     }
 }
 
-/// Announces the steps of several inputs, so that the part that is done never shrinks when another one begins. A single
-/// input announces itself.
-pub(crate) fn announce(inputs: &[Input], reading: &Reading) {
+/// Passes every pair of the inputs to `sink`, in their order.
+///
+/// Errors: those of [`Input::read`].
+pub(crate) fn read_all(inputs: &[Input], reading: &Reading, sink: &mut dyn Sink) -> Result<Skipped> {
+    // so that the part that is done never shrinks when another input begins; a single one announces itself
     if inputs.len() > 1 {
         reading.progress.announce(inputs.iter().map(Input::steps).sum());
     }
+    let mut skipped = Skipped::default();
+    for input in inputs {
+        skipped.absorb(input.read(reading, sink)?);
+    }
+    Ok(skipped)
 }
 
 fn is_stdin(path: &Path) -> bool {

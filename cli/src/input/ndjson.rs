@@ -13,30 +13,19 @@ use serde_json::value::RawValue;
 use sharddb::internal::key;
 
 use crate::failure::{Failure, Place, Result};
-use crate::input::compact::compact;
 use crate::input::{Sink, Stream, mark};
 
-/// The way a line is read as a pair.
-pub(crate) trait Line {
-    /// Passes the pair of `line` (without its line end) to `take`. The error message says what was expected and found.
-    fn pair(&self, line: &str, take: &mut dyn FnMut(Pair<'_>)) -> Result<(), String>;
-}
-
-/// The pair of a line.
-pub(crate) struct Pair<'a> {
-    key: u64,
-    preamble: &'a [u8],
-    value: &'a [u8],
-}
-
-/// Reads all lines and passes their pairs to `sink`.
+/// Reads all lines and passes their pairs to `sink`. With a key field, the member of this name is the key, and the entire
+/// line the value.
 ///
 /// Errors: `Malformed` with the line number; `Io`; those of the sink.
-pub(crate) fn read(stream: &mut Stream, longest: u64, format: &dyn Line, sink: &mut dyn Sink) -> Result<()> {
-    read_lines(stream, longest, &mut |line| {
-        let mut inserted = Ok(());
-        let parsed = format.pair(line, &mut |pair| inserted = sink.insert(pair.key, pair.preamble, pair.value));
-        parsed.map_err(Failure::Refused).and(inserted)
+pub(crate) fn read(stream: &mut Stream, longest: u64, key_field: Option<&str>, sink: &mut dyn Sink) -> Result<()> {
+    read_lines(stream, longest, &mut |line| match key_field {
+        Some(name) => sink.insert(key_in(line, name).map_err(Failure::Refused)?, &[], line.as_bytes()),
+        None => {
+            let (key, Bytes { preamble, value }) = pair(line).map_err(Failure::Refused)?;
+            sink.insert(key, &preamble, &value)
+        }
     })
 }
 
@@ -84,9 +73,7 @@ fn without_end(line: &[u8]) -> &[u8] {
     line.strip_suffix(b"\r").unwrap_or(line)
 }
 
-/// The format `{"key": .., "value_b64" | "text" | "value": .., "preamble_b64": ..}`.
-pub(crate) struct Record;
-
+/// A line `{"key": .., "value_b64" | "text" | "value": .., "preamble_b64": ..}`.
 #[derive(serde::Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Members<'a> {
@@ -145,7 +132,7 @@ impl<'a> ValueMembers<'a> {
                 Cow::Borrowed(text) => Cow::Borrowed(text.as_bytes()),
                 Cow::Owned(text) => Cow::Owned(text.into_bytes()),
             },
-            (None, None, Some(value)) => Cow::Owned(compacted(value)),
+            (None, None, Some(value)) => Cow::Owned(compact(value.get())),
             (None, None, None) => {
                 return Err("expected one of \"value_b64\", \"text\" and \"value\", found none".to_string());
             }
@@ -155,34 +142,23 @@ impl<'a> ValueMembers<'a> {
     }
 }
 
-impl Line for Record {
-    fn pair(&self, line: &str, take: &mut dyn FnMut(Pair<'_>)) -> Result<(), String> {
-        let Members { key, value_b64, text, value, preamble_b64 } = parse(line).map_err(with_tip)?;
-        let key = key_of(key)?;
-        let Bytes { preamble, value } = ValueMembers { value_b64, text, value, preamble_b64 }.bytes()?;
-        take(Pair { key, preamble: &preamble, value: &value });
-        Ok(())
-    }
+/// The pair of a line.
+fn pair(line: &str) -> Result<(u64, Bytes<'_>), String> {
+    let Members { key, value_b64, text, value, preamble_b64 } = parse(line).map_err(with_tip)?;
+    Ok((key_of(key)?, ValueMembers { value_b64, text, value, preamble_b64 }.bytes()?))
 }
 
-/// The format in which the entire line is the value and the named member is the key.
-pub(crate) struct KeyField<'a>(pub(crate) &'a str);
-
-impl Line for KeyField<'_> {
-    fn pair(&self, line: &str, take: &mut dyn FnMut(Pair<'_>)) -> Result<(), String> {
-        let mut deserializer = serde_json::Deserializer::from_str(line);
-        let members = deserializer.deserialize_map(FindMembers(self.0)).map_err(|error| explain(&error))?;
-        deserializer.end().map_err(|error| explain(&error))?;
-        let mut found = Vec::new();
-        members.into_iter().try_for_each(|member| find_within(member, &mut found))?;
-        match *found.as_slice() {
-            [] => Err(format!("expected the member \"{}\" of --key-field, found none", self.0)),
-            [key] => {
-                take(Pair { key: key_of(key)?, preamble: &[], value: line.as_bytes() });
-                Ok(())
-            }
-            _ => Err(format!("expected the member \"{}\" of --key-field once, found it more than once", self.0)),
-        }
+/// The key of a line that is a value: its member of this name.
+fn key_in(line: &str, name: &str) -> Result<u64, String> {
+    let mut deserializer = serde_json::Deserializer::from_str(line);
+    let members = deserializer.deserialize_map(FindMembers(name)).map_err(|error| explain(&error))?;
+    deserializer.end().map_err(|error| explain(&error))?;
+    let mut found = Vec::new();
+    members.into_iter().try_for_each(|member| find_within(member, &mut found))?;
+    match *found.as_slice() {
+        [] => Err(format!("expected the member \"{name}\" of --key-field, found none")),
+        [key] => key_of(key),
+        _ => Err(format!("expected the member \"{name}\" of --key-field once, found it more than once")),
     }
 }
 
@@ -273,9 +249,20 @@ fn decode(member: &str, text: &Text<'_>) -> Result<Vec<u8>, String> {
     STANDARD.decode(text.0.as_bytes()).map_err(|error| format!("expected base64 in \"{member}\": {error}"))
 }
 
-fn compacted(value: &RawValue) -> Vec<u8> {
-    let mut out = Vec::with_capacity(value.get().len());
-    compact(value.get(), &mut out);
+/// Returns `json`, which must be valid, without its white space outside of strings; everything else stays byte for byte.
+pub(crate) fn compact(json: &str) -> Vec<u8> {
+    let mut out = Vec::with_capacity(json.len());
+    let (mut in_string, mut escaped) = (false, false);
+    for byte in json.bytes() {
+        match byte {
+            b' ' | b'\t' | b'\n' | b'\r' if !in_string => continue,
+            _ if escaped => escaped = false,
+            b'\\' if in_string => escaped = true,
+            b'"' => in_string = !in_string,
+            _ => {}
+        }
+        out.push(byte);
+    }
     out
 }
 
@@ -284,19 +271,19 @@ mod tests {
     use super::*;
     use crate::input::testing::{self, Pairs, pair};
 
-    fn read_all(text: impl AsRef<[u8]>, format: &dyn Line) -> Result<Vec<testing::Pair>> {
+    fn read_all(text: impl AsRef<[u8]>, key_field: Option<&str>) -> Result<Vec<testing::Pair>> {
         let mut pairs = Pairs::default();
-        read(&mut Stream::of_pipe("in.ndjson", text.as_ref()), 1000, format, &mut pairs).map(|()| pairs.0)
+        read(&mut Stream::of_pipe("in.ndjson", text.as_ref()), 1000, key_field, &mut pairs).map(|()| pairs.0)
     }
 
     fn one(line: &str) -> testing::Pair {
-        let mut pairs = read_all(line, &Record).unwrap();
+        let mut pairs = read_all(line, None).unwrap();
         assert_eq!(pairs.len(), 1);
         pairs.remove(0)
     }
 
     fn message(text: impl AsRef<[u8]>) -> String {
-        match read_all(text, &Record) {
+        match read_all(text, None) {
             Err(Failure::Malformed(malformed)) => malformed.to_string(),
             other => panic!("expected a malformed record, found {other:?}"),
         }
@@ -376,10 +363,10 @@ mod tests {
         let line = |key| format!("{{\"key\":{key},\"text\":\"x\"}}");
         let expected = [pair(1, b"", b"x"), pair(2, b"", b"x")];
         for (between, end) in [("\n", ""), ("\n", "\n"), ("\r\n", "\r\n"), ("\n\n \t\r\n", "\n\n")] {
-            assert_eq!(read_all(line(1) + between + &line(2) + end, &Record).unwrap(), expected, "{between:?} {end:?}");
+            assert_eq!(read_all(line(1) + between + &line(2) + end, None).unwrap(), expected, "{between:?} {end:?}");
         }
-        assert_eq!(read_all("", &Record).unwrap(), []);
-        assert_eq!(read_all("\n\r\n", &Record).unwrap(), []);
+        assert_eq!(read_all("", None).unwrap(), []);
+        assert_eq!(read_all("\n\r\n", None).unwrap(), []);
     }
 
     /// One case per kind of error, each in line 3, with what the message must contain.
@@ -427,8 +414,8 @@ mod tests {
     fn a_line_has_a_longest_length() {
         let line = |len: usize| format!("{{\"key\":1,\"text\":\"{}\"}}", "x".repeat(len - 19));
         assert_eq!(line(50).len(), 50);
-        assert!(read_all(line(1000), &Record).is_ok());
-        assert!(read_all(line(999) + "\n", &Record).is_ok());
+        assert!(read_all(line(1000), None).is_ok());
+        assert!(read_all(line(999) + "\n", None).is_ok());
         let message = message(line(50) + "\n" + &line(1001));
         assert!(message.contains("--format bin") && message.contains("line 2"), "{message}");
     }
@@ -439,16 +426,16 @@ mod tests {
         let value = "[".repeat(depth) + &"]".repeat(depth);
         let line = format!("{{\"key\":1,\"value\":{value}}}");
         let mut pairs = Pairs::default();
-        read(&mut Stream::of_pipe("f", line.as_bytes()), 1 << 20, &Record, &mut pairs).unwrap();
+        read(&mut Stream::of_pipe("f", line.as_bytes()), 1 << 20, None, &mut pairs).unwrap();
         assert_eq!(pairs.0[0].value, value.as_bytes());
     }
 
     #[test]
     fn with_a_key_field_the_line_is_the_value() {
-        let id = KeyField("id");
+        let id = Some("id");
         let line = r#" {"name": "a",  "id":  18446744073709551615, "name": 1.50}"#;
-        assert_eq!(read_all(format!("{line}\r\n"), &id).unwrap(), [pair(u64::MAX, b"", line.as_bytes())]);
-        assert_eq!(read_all(r#"{"id":"7"}"#, &id).unwrap(), [pair(7, b"", br#"{"id":"7"}"#)]);
+        assert_eq!(read_all(format!("{line}\r\n"), id).unwrap(), [pair(u64::MAX, b"", line.as_bytes())]);
+        assert_eq!(read_all(r#"{"id":"7"}"#, id).unwrap(), [pair(7, b"", br#"{"id":"7"}"#)]);
         for (line, part) in [
             (r#"{"key":1}"#, "member \"id\" of --key-field, found none"),
             (r#"{"a":{"id":1}}"#, "found none"),
@@ -459,8 +446,25 @@ mod tests {
             (r#"[1]"#, "expected an object"),
             (r#"{"id":1,"x":nan}"#, "column"),
         ] {
-            let message = read_all(format!("\n{line}\n"), &id).unwrap_err().to_string();
+            let message = read_all(format!("\n{line}\n"), id).unwrap_err().to_string();
             assert!(message.contains(part) && message.ends_with("(file in.ndjson, line 2)"), "{line}: {message}");
+        }
+    }
+
+    #[test]
+    fn compact_removes_white_space_and_nothing_else() {
+        let cases = [
+            ("null", "null"),
+            (" [ 1 ,\t2 , 3.50 ] ", "[1,2,3.50]"),
+            ("{ \"a b\" : \"c  d\" }", "{\"a b\":\"c  d\"}"),
+            (r#"" \" x \\" "#, r#"" \" x \\""#),
+            (r#"{"a": "\\", "b": " "}"#, r#"{"a":"\\","b":" "}"#),
+            ("1e400", "1e400"),
+            ("123456789012345678901234567890.10", "123456789012345678901234567890.10"),
+            ("\"é \u{a0}\"", "\"é \u{a0}\""),
+        ];
+        for (json, expected) in cases {
+            assert_eq!(String::from_utf8(compact(json)).unwrap(), expected, "{json}");
         }
     }
 }

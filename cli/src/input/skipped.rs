@@ -3,6 +3,7 @@
 use std::fmt;
 use std::path::Path;
 
+use crate::context::Context;
 use crate::histogram::grouped;
 
 /// The number of names in a message.
@@ -27,6 +28,13 @@ impl Skipped {
         self.first.extend(other.first);
         self.first.sort_unstable();
         self.first.truncate(NAMED);
+    }
+
+    /// Tells that files were skipped, if there are any.
+    pub(crate) fn say(&self, context: &Context) {
+        if self.files > 0 {
+            context.say(format_args!("skipped {self}"));
+        }
     }
 
     pub(crate) fn files(&self) -> u64 {

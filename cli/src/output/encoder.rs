@@ -9,7 +9,7 @@ use clap::ValueEnum;
 use serde::de::IgnoredAny;
 
 use crate::failure::{Failure, Result};
-use crate::input::compact::compact;
+use crate::input::ndjson::compact;
 use crate::output::failure;
 
 /// How values are written.
@@ -112,9 +112,5 @@ fn push_base64(member: &str, bytes: &[u8], block: &mut Vec<u8>) {
 
 /// Whether a text is JSON that `build` stores as it is: without white space outside of strings.
 fn is_compact_json(text: &str) -> bool {
-    let mut compacted = Vec::with_capacity(text.len());
-    serde_json::from_str::<IgnoredAny>(text).is_ok() && {
-        compact(text, &mut compacted);
-        compacted == text.as_bytes()
-    }
+    serde_json::from_str::<IgnoredAny>(text).is_ok() && compact(text) == text.as_bytes()
 }
