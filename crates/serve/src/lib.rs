@@ -23,7 +23,6 @@ mod database;
 mod databases;
 mod description;
 mod disk_calls;
-mod distribution;
 mod document;
 mod entity_tag;
 mod file_tag;
