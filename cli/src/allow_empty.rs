@@ -18,14 +18,14 @@ pub(crate) struct AllowEmpty {
 impl AllowEmpty {
     /// Refuses to publish an empty generation over one with keys. Call it while the store is locked, before publishing.
     ///
-    /// Errors: `NoPairs` if `pairs` is 0 and the current generation has keys or cannot be read.
+    /// Errors: `Unsound` if `pairs` is 0 and the current generation has keys or cannot be read.
     pub(crate) fn check(self, pairs: u64, inputs: &str, store: &Path) -> Result<()> {
         self.check_replaced(pairs, inputs, &store.display().to_string(), || has_keys(store))
     }
 
     /// Refuses to publish an empty generation to a store that has keys, as `has_keys` finds out.
     ///
-    /// Errors: `NoPairs`; those of `has_keys`.
+    /// Errors: `Unsound`; those of `has_keys`.
     pub(crate) fn check_replaced(
         self,
         pairs: u64,
@@ -36,7 +36,7 @@ impl AllowEmpty {
         if pairs > 0 || self.allow_empty || !has_keys()? {
             return Ok(());
         }
-        Err(Failure::NoPairs(format!(
+        Err(Failure::Unsound(format!(
             "expected pairs, found none in {inputs}, and {store} has some: nothing was published; \
              --allow-empty publishes an empty generation"
         )))

@@ -76,9 +76,14 @@ pub(crate) fn write_line(line: &impl std::fmt::Display) -> Result<()> {
 /// Writes one line of JSON to standard output.
 pub(crate) fn write_json(value: &impl serde::Serialize) -> Result<()> {
     let mut out = stdout();
-    serde_json::to_writer(&mut out, value).map_err(|error| Failure::stdout(error.into()))?;
-    out.write_all(b"\n").map_err(Failure::stdout)?;
+    push_json(&mut out, value)?;
     flush(out)
+}
+
+/// Writes one line of JSON.
+pub(crate) fn push_json(out: &mut impl Write, value: &impl serde::Serialize) -> Result<()> {
+    serde_json::to_writer(&mut *out, value).map_err(|error| Failure::stdout(error.into()))?;
+    out.write_all(b"\n").map_err(Failure::stdout)
 }
 
 /// The errors of a run that continues after them. Each is reported at once, and the worst sets the exit code.

@@ -15,6 +15,7 @@ use crate::context::Context;
 use crate::entry;
 use crate::failure::{Failure, Result};
 use crate::not_a_database;
+use crate::output::Sources;
 use crate::remote::url::{path_or_url, refuse_url, url_of};
 use crate::remote::{RemoteDatabase, RemoteOpening};
 use crate::sharding;
@@ -128,6 +129,17 @@ pub(crate) enum Opened {
     Container(Box<dyn Container>),
 }
 
+impl Opened {
+    /// What an output must not be in: what was opened at `path`, also its shards elsewhere.
+    pub(crate) fn sources(&self, path: &Path) -> Sources {
+        let shards = match self {
+            Opened::Sharded(snapshot) => Some(snapshot.shards_directory()),
+            Opened::Container(_) => None,
+        };
+        Sources::of(shards.into_iter().chain([path]))
+    }
+}
+
 /// The help heading of the options of [`Opening`]. Each option names it, because a heading of the struct would apply
 /// to all options after it too.
 const HEADING: &str = "How to open DB";
@@ -224,18 +236,10 @@ pub(crate) fn by_reading(storage: Arg) -> Arg {
     storage.default_value("pread")
 }
 
-/// The same option for a command whose argument is SOURCE. Use as `#[command(mut_args(of_source))]`.
-pub(crate) fn of_source(arg: Arg) -> Arg {
-    match arg.get_help_heading() {
-        Some(HEADING) => arg.help_heading("How to open SOURCE"),
-        _ => arg,
-    }
-}
-
-/// The same option for a command with the arguments OLD and NEW. Use as `#[command(mut_args(of_old_and_new))]`.
-pub(crate) fn of_old_and_new(arg: Arg) -> Arg {
-    match arg.get_help_heading() {
-        Some(HEADING) => arg.help_heading("How to open OLD and NEW"),
+/// The options of [`Opening`] under a heading for a command whose argument is not DB. Use in `#[command(mut_args(..))]`.
+pub(crate) fn headed(heading: &'static str) -> impl Fn(Arg) -> Arg {
+    move |arg| match arg.get_help_heading() {
+        Some(HEADING) => arg.help_heading(heading),
         _ => arg,
     }
 }

@@ -19,13 +19,13 @@ pub(crate) fn explain(failure: Failure, inputs: &[Input], reading: &Reading) -> 
         [Some(first), Some(second)] => format!(" ({first}, and {second})"),
         _ => String::new(),
     };
-    Failure::Duplicate(format!(
+    Failure::Unsound(format!(
         "expected each key once, found key {key} again{places}: nothing was published; --on-duplicate first or \
          --on-duplicate last keeps one of the pairs, --on-duplicate concat joins their values"
     ))
 }
 
-fn duplicate_key(failure: &Failure) -> Option<u64> {
+pub(crate) fn duplicate_key(failure: &Failure) -> Option<u64> {
     match failure {
         Failure::Library(error) if error.kind() == ErrorKind::DuplicateKey => Error::key(error),
         _ => None,

@@ -22,16 +22,10 @@ pub(crate) enum Failure {
     NotADatabase(String),
     /// A pair that its sink refuses. The reader of the input adds the place with [`at`](Failure::at).
     Refused(String),
-    /// Two sources that should have the same values differ.
-    Differ(String),
-    /// The inputs have no pairs, and the store has some.
-    NoPairs(String),
-    /// Two pairs have the same key.
-    Duplicate(String),
+    /// Inputs or sources that are damaged, or not what they must be: empty, with a key twice, different from each other.
+    Unsound(String),
     /// A key that must be there is absent.
     Absent(String),
-    /// A source is damaged.
-    Damaged(String),
     /// A file or stream could not be read or written.
     Io {
         /// The operation and its object: "read a.bin".
@@ -126,12 +120,7 @@ impl Failure {
     pub(crate) fn exit(&self) -> Exit {
         match self {
             Failure::Usage(_) => Exit::Usage,
-            Failure::Malformed(_)
-            | Failure::Refused(_)
-            | Failure::NoPairs(_)
-            | Failure::Duplicate(_)
-            | Failure::Damaged(_)
-            | Failure::Differ(_) => Exit::Corrupt,
+            Failure::Malformed(_) | Failure::Refused(_) | Failure::Unsound(_) => Exit::Corrupt,
             Failure::Absent(_) => Exit::Absent,
             Failure::NotADatabase(_) | Failure::Io { .. } => Exit::Io,
             Failure::BrokenPipe => Exit::Done,
@@ -160,11 +149,8 @@ impl fmt::Display for Failure {
         match self {
             Failure::Usage(message)
             | Failure::Refused(message)
-            | Failure::NoPairs(message)
-            | Failure::Duplicate(message)
+            | Failure::Unsound(message)
             | Failure::Absent(message)
-            | Failure::Damaged(message)
-            | Failure::Differ(message)
             | Failure::NotADatabase(message)
             | Failure::Internal(message) => f.write_str(message),
             Failure::Malformed(malformed) => malformed.fmt(f),
@@ -212,11 +198,8 @@ mod tests {
             (Failure::usage("x"), Exit::Usage),
             (Failure::malformed("a.bin", Place::Byte(3), "x"), Exit::Corrupt),
             (Failure::Refused("x".to_string()), Exit::Corrupt),
-            (Failure::NoPairs("x".to_string()), Exit::Corrupt),
+            (Failure::Unsound("x".to_string()), Exit::Corrupt),
             (Failure::NotADatabase("x".to_string()), Exit::Io),
-            (Failure::Duplicate("x".to_string()), Exit::Corrupt),
-            (Failure::Differ("x".to_string()), Exit::Corrupt),
-            (Failure::Damaged("x".to_string()), Exit::Corrupt),
             (Failure::Absent("x".to_string()), Exit::Absent),
             (Failure::io("open", Path::new("a.bin"), source()), Exit::Io),
             (Failure::stdout(source()), Exit::Io),

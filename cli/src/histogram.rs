@@ -17,11 +17,13 @@ pub(crate) struct Bucket {
     pub(crate) count: u64,
 }
 
-impl Histogram {
-    pub(crate) fn new() -> Histogram {
+impl Default for Histogram {
+    fn default() -> Histogram {
         Histogram { counts: [0; 65] }
     }
+}
 
+impl Histogram {
     pub(crate) fn add(&mut self, number: u64) {
         self.add_times(number, 1);
     }
@@ -89,7 +91,7 @@ mod tests {
     use super::*;
 
     fn of(numbers: &[u64]) -> Histogram {
-        let mut histogram = Histogram::new();
+        let mut histogram = Histogram::default();
         numbers.iter().for_each(|number| histogram.add(*number));
         histogram
     }
@@ -116,7 +118,7 @@ mod tests {
 
     #[test]
     fn lines_have_bars_in_proportion() {
-        let mut histogram = Histogram::new();
+        let mut histogram = Histogram::default();
         histogram.add_times(1, 1000);
         histogram.add_times(2, 500);
         histogram.add_times(9, 1);

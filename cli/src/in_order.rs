@@ -63,15 +63,9 @@ pub(crate) fn encode_all(
         WAITING,
         || slices.next(),
         work,
-        |event| match event.and_then(&mut *take) {
-            Ok(()) => ControlFlow::Continue(()),
-            Err(failure) => ControlFlow::Break(failure),
-        },
+        |event| event.and_then(&mut *take).map_or_else(ControlFlow::Break, ControlFlow::Continue),
     );
-    match outcome? {
-        ControlFlow::Continue(()) => Ok(()),
-        ControlFlow::Break(failure) => Err(failure),
-    }
+    outcome?.break_value().map_or(Ok(()), Err)
 }
 
 /// Encodes one slice. `emit` gets the events, with the bytes that each takes.

@@ -145,11 +145,11 @@ mod tests {
     use super::*;
 
     fn plot(title: &str, counts: &[(u64, u64)]) -> String {
-        let mut histogram = Histogram::new();
+        let mut histogram = Histogram::default();
         counts.iter().for_each(|(number, times)| histogram.add_times(*number, *times));
         let mut plot = Plot::new(title);
         plot.add("keys per minishard", "minishards", &histogram, |number| number);
-        plot.add("bytes", "keys", &Histogram::new(), |number| number);
+        plot.add("bytes", "keys", &Histogram::default(), |number| number);
         plot.svg().unwrap()
     }
 

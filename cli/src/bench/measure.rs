@@ -3,7 +3,6 @@
 use std::ops::ControlFlow;
 use std::time::{Duration, Instant};
 
-use crate::bench::latencies::{Latencies, Percentiles};
 use crate::bench::page_cache::{Cold, disk_reads};
 use crate::bench::random::Random;
 use crate::bench::source::{Reader, Source};
@@ -92,7 +91,7 @@ fn agree(keys: &[u64], readers: &mut [Box<dyn Reader + '_>], context: &Context) 
 
 #[cold]
 fn disagree(key: u64, expected: &str) -> Failure {
-    Failure::Differ(format!(
+    Failure::Unsound(format!(
         "expected {expected} for key {key}, found otherwise: were the files changed since the store was built?"
     ))
 }
@@ -279,4 +278,53 @@ fn batches_once(reader: &mut dyn Reader, keys: &[u64], context: &Context) -> Res
         }
     }
     Ok(Some(begun.elapsed().as_nanos() as f64 / keys.len() as f64))
+}
+
+/// Durations in nanoseconds.
+#[derive(Clone, Debug, Default)]
+struct Latencies(Vec<u64>);
+
+/// Mean, median and 99th percentile of durations, in nanoseconds.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Percentiles {
+    pub(crate) mean: f64,
+    pub(crate) median: f64,
+    pub(crate) p99: f64,
+}
+
+impl Latencies {
+    fn push(&mut self, duration: Duration) {
+        self.0.push(u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX));
+    }
+
+    /// Mean, median and 99th percentile; `None` if there are no durations.
+    fn percentiles(&self) -> Option<Percentiles> {
+        let mut sorted = self.0.clone();
+        sorted.sort_unstable();
+        let at = |percent: usize| sorted.get(sorted.len() * percent / 100).map(|ns| *ns as f64);
+        let mean = sorted.iter().map(|ns| *ns as f64).sum::<f64>() / sorted.len() as f64;
+        Some(Percentiles { mean, median: at(50)?, p99: at(99)? })
+    }
+}
+
+/// The cost of reading the clock, in nanoseconds. Every measured duration includes it.
+pub(crate) fn clock() -> f64 {
+    let mut looks = Latencies::default();
+    for _ in 0..1001 {
+        looks.push(Instant::now().elapsed());
+    }
+    looks.percentiles().map_or(0.0, |found| found.median)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn percentiles_are_durations_that_were_met() {
+        let mut latencies = Latencies::default();
+        assert_eq!(latencies.percentiles(), None);
+        (0..200).rev().for_each(|ns| latencies.push(Duration::from_nanos(ns)));
+        assert_eq!(latencies.percentiles(), Some(Percentiles { mean: 99.5, median: 100.0, p99: 198.0 }));
+    }
 }

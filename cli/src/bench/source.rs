@@ -150,10 +150,7 @@ impl Reader for StoreReader {
             }
             Err(error) => ControlFlow::Break(error),
         });
-        match failed {
-            ControlFlow::Continue(()) => Ok(Some(total)),
-            ControlFlow::Break(error) => Err(error.into()),
-        }
+        failed.break_value().map_or(Ok(Some(total)), |error| Err(error.into()))
     }
 
     fn read_ahead(&mut self, keys: &[u64]) {

@@ -76,7 +76,7 @@ pub(crate) struct Args {
 impl Args {
     pub(crate) fn run(&self, context: &Context) -> Result<Exit> {
         let patch = Input::of_patch(&self.patch)?;
-        let store = open_store(&self.store)?;
+        open_store(&self.store)?;
         let cleanup = context.interrupt.publishing(); // until the updater has removed its temporary files
         let Some((published, report)) = self.apply(&patch, context)? else {
             context.say(format_args!("found no changes in {}: nothing published", patch.name()));
@@ -87,10 +87,7 @@ impl Args {
         if self.json {
             write_json(&to_json(&published, &report))?;
         }
-        match self.keep {
-            Some(keep) => Ok(gc::collect(context, &store, keep)?.say(context)),
-            None => Ok(Exit::Done),
-        }
+        gc::keep(self.keep, &self.store, context)
     }
 
     /// Applies the changes and publishes the result; `None` if there are none.

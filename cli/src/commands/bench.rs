@@ -10,8 +10,7 @@ use serde_json::json;
 use sharddb::{BulkLoader, Published};
 
 use crate::bench::disk_usage::DiskUsage;
-use crate::bench::latencies::{self, Percentiles};
-use crate::bench::measure::{self, Figures, Keys};
+use crate::bench::measure::{self, Figures, Keys, Percentiles};
 use crate::bench::page_cache::Cold;
 use crate::bench::random::{Random, Sample};
 use crate::bench::source::{Files, Source, Store};
@@ -225,7 +224,7 @@ fn method() -> String {
         std::thread::available_parallelism().map_or(1, usize::from),
         std::env::consts::OS,
         kernel.trim(),
-        time(latencies::clock()),
+        time(measure::clock()),
     )
 }
 

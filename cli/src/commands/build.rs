@@ -11,7 +11,7 @@ use clap::builder::{PossibleValuesParser, TypedValueParser};
 use glob::Pattern;
 use serde_json::json;
 use sharddb::spec::{Encoding, ValueAlignment};
-use sharddb::{BuildOptions, BulkLoader, OnDuplicate, OpenOptions, Profile, Published, ShardingSpec, Store};
+use sharddb::{BuildOptions, BulkLoader, OnDuplicate, OpenOptions, Profile, Published, ShardingSpec};
 
 use crate::allow_empty::AllowEmpty;
 use crate::commands::stages::{Stages, reading_inputs};
@@ -329,13 +329,16 @@ impl Args {
         }
         context.say(summary(done, &published, begun));
         if self.json {
-            write_json(&to_json(&published, &skipped, begun))?;
+            let mut json = to_json(&published);
+            json["skipped_files"] = skipped.files().into();
+            json["seconds"] = begun.elapsed().as_secs_f64().into();
+            write_json(&json)?;
         }
         skipped.say(context);
         if let Some(suggestion) = intake.trial.and_then(|trial| trial.suggestion()) {
             context.say(suggestion);
         }
-        self.collect(context)
+        gc::keep(self.keep, &self.store, context)
     }
 
     /// Loads all pairs and publishes them.
@@ -415,16 +418,8 @@ impl Args {
         let mut options = BulkLoader::options();
         options.allow_sparse(self.force);
         options.on_duplicate(self.on_duplicate.policy());
-        if let Some(memory) = self.inputs.memory {
-            options.memory(memory.0);
-        }
+        set_resources(&mut options, self.inputs.memory, self.temp_dir.as_deref(), self.threads);
         options.checks(!self.no_checks).value_alignment(self.value_alignment).ordered(self.ordered);
-        if let Some(threads) = self.threads {
-            options.threads(threads.get());
-        }
-        if let Some(directory) = &self.temp_dir {
-            options.temp_dir(directory);
-        }
         if let Some(Size(bytes)) = self.max_shard_bytes {
             options.max_shard_bytes(bytes);
         }
@@ -441,7 +436,7 @@ impl Args {
             options.sharding_at(pointer);
         }
         match (self.spec(info)?, self.profile) {
-            (Some(spec), _) => options.spec(self.with_encodings(spec)),
+            (Some(spec), _) => options.spec(with_encodings(spec, self.data_encoding, self.index_encoding)),
             (None, Some(profile)) => options.profile(profile),
             (None, None) => &mut options,
         };
@@ -462,20 +457,31 @@ impl Args {
             _ => Ok(None),
         }
     }
+}
 
-    /// Applies --data-encoding and --index-encoding to a given specification.
-    fn with_encodings(&self, spec: ShardingSpec) -> ShardingSpec {
-        let data = self.data_encoding.map_or(spec.data_encoding(), Encoding::from);
-        let index = self.index_encoding.map_or(spec.minishard_index_encoding(), Encoding::from);
-        spec.with_data_encoding(data).with_minishard_index_encoding(index)
+/// Sets what the command line states of the memory, the directory for spills and the threads.
+pub(super) fn set_resources(
+    options: &mut BuildOptions,
+    memory: Option<Size>,
+    temp_dir: Option<&Path>,
+    threads: Option<NonZero<usize>>,
+) {
+    if let Some(Size(bytes)) = memory {
+        options.memory(bytes);
     }
+    if let Some(directory) = temp_dir {
+        options.temp_dir(directory);
+    }
+    if let Some(threads) = threads {
+        options.threads(threads.get());
+    }
+}
 
-    fn collect(&self, context: &Context) -> Result<Exit> {
-        if let Some(keep) = self.keep {
-            return Ok(gc::collect(context, &Store::open(&self.store)?, keep)?.say(context));
-        }
-        Ok(Exit::Done)
-    }
+/// Applies --data-encoding and --index-encoding to a given specification.
+pub(super) fn with_encodings(spec: ShardingSpec, data: Option<Encoded>, index: Option<Encoded>) -> ShardingSpec {
+    let data = data.map_or(spec.data_encoding(), Encoding::from);
+    let index = index.map_or(spec.minishard_index_encoding(), Encoding::from);
+    spec.with_data_encoding(data).with_minishard_index_encoding(index)
 }
 
 /// The names of the inputs, for a message.
@@ -483,7 +489,8 @@ pub(super) fn names(inputs: &[Input]) -> String {
     inputs.iter().map(Input::name).collect::<Vec<_>>().join(", ")
 }
 
-fn to_json(published: &Published, skipped: &Skipped, begun: Instant) -> serde_json::Value {
+/// The members of JSON about what was published.
+pub(super) fn to_json(published: &Published) -> serde_json::Value {
     json!({
         "generation": published.generation.to_string(),
         "keys": published.keys,
@@ -491,8 +498,6 @@ fn to_json(published: &Published, skipped: &Skipped, begun: Instant) -> serde_js
         "value_bytes": published.value_bytes,
         "shards": published.shards,
         "file_bytes": published.file_bytes,
-        "skipped_files": skipped.files(),
-        "seconds": begun.elapsed().as_secs_f64(),
     })
 }
 

@@ -7,7 +7,7 @@ use sharddb::cluster::{SpillSet, job_directory};
 use sharddb::spec::ValueAlignment;
 use sharddb::{BuildOptions, BulkLoader};
 
-use crate::commands::build::{Duplicates, alignments};
+use crate::commands::build::{Duplicates, alignments, set_resources};
 use crate::commands::stages::status_of;
 use crate::commands::write_line;
 use crate::context::Context;
@@ -119,15 +119,7 @@ impl Args {
         let mut options = BulkLoader::options();
         options.allow_sparse(self.force).on_duplicate(self.on_duplicate.policy());
         options.checks(!self.no_checks).value_alignment(self.value_alignment);
-        if let Some(memory) = self.memory {
-            options.memory(memory.0);
-        }
-        if let Some(threads) = self.threads {
-            options.threads(threads.get());
-        }
-        if let Some(directory) = &self.temp_dir {
-            options.temp_dir(directory);
-        }
+        set_resources(&mut options, self.memory, self.temp_dir.as_deref(), self.threads);
         options
     }
 }

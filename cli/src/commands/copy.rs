@@ -11,16 +11,14 @@ use sharddb::shard::Entry;
 use sharddb::spec::ShardNumber;
 use sharddb::{BulkLoader, Phase, Progress, Snapshot, Unit};
 
-use crate::commands::export::{Absent, read_keys};
-use crate::commands::get_many;
+use crate::commands::export::{Absent, wanted_keys};
 use crate::commands::import::{misplaced, tell_about_info};
 use crate::commands::new_store::{NewStore, refuse_inside, suggest_salvage};
 use crate::commands::stages::{Stages, reading_source};
-use crate::context::{Context, warn};
+use crate::context::Context;
 use crate::exit::Exit;
 use crate::failure::Result;
 use crate::foreign;
-use crate::input::KeyList;
 use crate::remote::url::local_path;
 
 /// Make a store of some of the pairs of a database
@@ -73,7 +71,7 @@ impl Args {
         let mut options = self.new.options(context)?;
         tell_about_info(&source, context);
         options.like(&source)?;
-        if !self.new.has_data_encoding() && self.new.opening.spec()?.is_none() {
+        if self.new.data_encoding.is_none() && self.new.opening.spec()?.is_none() {
             options.data_encoding(source.spec().data_encoding());
         }
         if source.is_ordered() {
@@ -99,21 +97,14 @@ impl Args {
         cleanup.done();
         drop(source); // so that --keep can remove its generation
         let done = self.new.conclude(&published, begun, &self.out, context)?;
-        if absent.keys > 0 {
-            warn(format_args!("sharddb: {absent}"));
-        }
-        Ok(if absent.keys > 0 { done.max(Exit::Absent) } else { done })
+        Ok(done.max(absent.tell()))
     }
 
     fn wanted(&self, context: &Context) -> Result<Wanted> {
         if let Some(range) = self.range {
             return Ok(Wanted::Range(range));
         }
-        let mut keys: Vec<u64> = self.key.iter().map(|key| key.0).collect();
-        if let Some(path) = &self.keys {
-            keys.extend(read_keys(KeyList::new(get_many::open_list(path, context)?))?);
-        }
-        Ok(Wanted::Keys(keys))
+        Ok(Wanted::Keys(wanted_keys(&self.key, self.keys.as_deref(), context)?))
     }
 }
 

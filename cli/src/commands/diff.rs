@@ -7,21 +7,21 @@ use std::path::{Path, PathBuf};
 use clap::ValueEnum;
 use serde_json::json;
 use sharddb::diff::{Change, ChangeKind, Diff, DiffTotals};
-use sharddb::{ErrorKind, GenerationId, Snapshot, Store};
+use sharddb::{ErrorKind, GenerationId, Snapshot, Store, Value};
 
 use crate::commands::{open_store, write_json, write_line};
 use crate::context::{Context, Errors};
-use crate::database::{Opening, by_reading, of_old_and_new};
+use crate::database::{Opening, by_reading, headed};
 use crate::entry;
 use crate::exit::Exit;
 use crate::failure::{Failure, Result};
 use crate::number::plural;
-use crate::output::{Patch, Sources, Target, Values};
+use crate::output::{Sources, Target, Values};
 use crate::progress::Display;
 
 /// Print the keys that were added, removed or changed between two databases or generations
 #[derive(Debug, clap::Args)]
-#[command(mut_arg("storage", by_reading), mut_args(of_old_and_new))]
+#[command(mut_arg("storage", by_reading), mut_args(headed("How to open OLD and NEW")))]
 #[command(after_help = "\
 Examples:
   sharddb diff numbers                           what the last build or update changed
@@ -110,9 +110,7 @@ impl Args {
         let mut lines = match (self.count || self.json, self.format) {
             (true, _) => Lines::None,
             (false, Format::Keys) => Lines::Keys(Target::open(&self.output)?),
-            (false, Format::Ndjson) => {
-                Lines::Patch(Patch::new(Target::open(&self.output)?, self.values.unwrap_or(Values::Base64)))
-            }
+            (false, Format::Ndjson) => Lines::Patch(Target::open(&self.output)?, self.values.unwrap_or(Values::Base64)),
         };
         let mut errors = Errors::new();
         let totals = self.compare(&old, &new, &mut lines, &mut errors, context)?;
@@ -209,7 +207,8 @@ fn want_new(failure: Failure) -> Failure {
 enum Lines {
     None,
     Keys(Target),
-    Patch(Patch),
+    /// Lines of JSON, which `apply` reads back.
+    Patch(Target, Values),
 }
 
 impl Lines {
@@ -225,16 +224,13 @@ impl Lines {
                 };
                 target.write_all(format!("{sign} {}\n", change.key()).as_bytes())
             }
-            Lines::Patch(patch) => {
+            Lines::Patch(target, values) => {
                 let read = || {
                     let old = change.old_preamble()?.zip(change.old_value()?);
                     Ok((old, change.new_preamble()?.zip(change.new_value()?)))
                 };
                 match read() {
-                    Ok((old, new)) => {
-                        let old = old.as_ref().map(|(preamble, value)| (&**preamble, &**value));
-                        patch.write(change.key(), old, new.as_ref().map(|(preamble, value)| (&**preamble, &**value)))
-                    }
+                    Ok((old, new)) => target.write_all(&patch_line(*values, change.key(), old, new)?),
                     Err(error) => {
                         errors.tell(&error);
                         Ok(())
@@ -247,10 +243,30 @@ impl Lines {
     fn finish(self) -> Result<()> {
         match self {
             Lines::None => Ok(()),
-            Lines::Keys(target) => target.finish(),
-            Lines::Patch(patch) => patch.finish(),
+            Lines::Keys(target) | Lines::Patch(target, _) => target.finish(),
         }
     }
+}
+
+/// A preamble and a value; `None` where the key is absent.
+type Pair<'a> = Option<(Value<'a>, Value<'a>)>;
+
+/// `{"key":"..","old":{"value_b64":".."},"new":null}`: the pair of a key before and after a change.
+fn patch_line(values: Values, key: u64, old: Pair<'_>, new: Pair<'_>) -> Result<Vec<u8>> {
+    let mut line = format!("{{\"key\":\"{key}\"").into_bytes();
+    for (name, pair) in [("old", old), ("new", new)] {
+        line.extend_from_slice(format!(",\"{name}\":").as_bytes());
+        match pair {
+            None => line.extend_from_slice(b"null"),
+            Some((preamble, value)) => {
+                line.push(b'{');
+                values.push_members(&preamble, &value, &mut line)?;
+                line.push(b'}');
+            }
+        }
+    }
+    line.extend_from_slice(b"}\n");
+    Ok(line)
 }
 
 fn print_counts(totals: &DiffTotals) -> Result<()> {

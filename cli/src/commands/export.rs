@@ -140,7 +140,7 @@ impl Args {
             Opened::Sharded(_) => self.chunks.refuse_decoded()?,
             Opened::Container(_) => self.order.refuse_container()?,
         }
-        self.sources(&opened).refuse(&self.output)?;
+        opened.sources(self.database.path()).refuse(&self.output)?;
         let wanted = self.wanted(context)?;
         // until a partial output is removed or renamed; standard output has some of the pairs
         let _cleanup =
@@ -220,21 +220,8 @@ impl Args {
 
     /// The keys of --key and --keys; `None` without either.
     fn wanted(&self, context: &Context) -> Result<Option<Vec<u64>>> {
-        let mut keys: Vec<u64> = self.key.iter().map(|key| key.0).collect();
-        match &self.keys {
-            Some(path) => keys.extend(read_keys(KeyList::new(get_many::open_list(path, context)?))?),
-            None if keys.is_empty() => return Ok(None),
-            None => {}
-        }
-        Ok(Some(keys))
-    }
-
-    fn sources(&self, opened: &Opened) -> Sources {
-        let shards = match opened {
-            Opened::Sharded(snapshot) => Some(snapshot.shards_directory()),
-            Opened::Container(_) => None,
-        };
-        Sources::of(shards.into_iter().chain([self.database.path()]))
+        let is_given = self.keys.is_some() || !self.key.is_empty();
+        is_given.then(|| wanted_keys(&self.key, self.keys.as_deref(), context)).transpose()
     }
 
     fn chunk<'a>(&self, container: &'a dyn Container, key: u64) -> sharddb::Result<Option<Value<'a>>> {
@@ -276,6 +263,17 @@ impl Args {
         context.say(format_args!("{} in {}", plural(chunks, "chunk"), self.output.display()));
         Ok(Exit::Done)
     }
+}
+
+/// The keys of --key and --keys.
+///
+/// Errors: those of opening and reading the list.
+pub(super) fn wanted_keys(key: &[Key], list: Option<&Path>, context: &Context) -> Result<Vec<u64>> {
+    let mut keys: Vec<u64> = key.iter().map(|key| key.0).collect();
+    if let Some(path) = list {
+        keys.extend(read_keys(KeyList::new(get_many::open_list(path, context)?))?);
+    }
+    Ok(keys)
 }
 
 /// Reads a list of keys to its end.
@@ -353,7 +351,7 @@ impl Export<'_> {
             }
             self.read.add(keys.len() as u64);
         }
-        self.note_absent(&absent);
+        self.errors.note(absent.tell());
         Ok(())
     }
 
@@ -389,15 +387,8 @@ impl Export<'_> {
                 Err(error) => self.errors.tell(&error),
             }
         }
-        self.note_absent(&absent);
+        self.errors.note(absent.tell());
         Ok(())
-    }
-
-    fn note_absent(&mut self, absent: &Absent) {
-        if absent.keys > 0 {
-            warn(format_args!("sharddb: {absent}"));
-            self.errors.note(Exit::Absent);
-        }
     }
 
     /// Writes the pairs of the given keys. Opens only the shards of these keys.
@@ -413,7 +404,7 @@ impl Export<'_> {
             self.some_of_shard(snapshot, number, &keys, &mut absent)?;
             self.read.add(keys.len() as u64);
         }
-        self.note_absent(&absent);
+        self.errors.note(absent.tell());
         Ok(())
     }
 
@@ -476,7 +467,7 @@ impl Export<'_> {
 /// The keys that are absent: their number, and the first ones for a message.
 #[derive(Default)]
 pub(super) struct Absent {
-    pub(super) keys: u64,
+    keys: u64,
     first: Vec<u64>,
 }
 
@@ -489,6 +480,15 @@ impl Absent {
         if self.first.len() < Absent::NAMED {
             self.first.push(key);
         }
+    }
+
+    /// Reports the keys, if there are any; returns the exit code.
+    pub(super) fn tell(&self) -> Exit {
+        if self.keys == 0 {
+            return Exit::Done;
+        }
+        warn(format_args!("sharddb: {self}"));
+        Exit::Absent
     }
 }
 

@@ -1,7 +1,7 @@
 //! `gc`: removes old generations.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use serde::Serialize;
@@ -69,7 +69,7 @@ pub(crate) struct Args {
 
 /// What was removed, or would be.
 #[derive(Debug, Serialize)]
-pub(crate) struct Collected {
+struct Collected {
     dry_run: bool,
     removed: Vec<Removed>,
     in_use: Vec<String>,
@@ -129,8 +129,16 @@ impl Args {
     }
 }
 
+/// Removes old generations if `keep` states how many to keep; returns the exit code.
+pub(super) fn keep(keep: Option<usize>, store: &Path, context: &Context) -> Result<Exit> {
+    match keep {
+        Some(keep) => Ok(collect(context, &Store::open(store)?, keep)?.say(context)),
+        None => Ok(Exit::Done),
+    }
+}
+
 /// Removes all but the newest generations.
-pub(crate) fn collect(context: &Context, store: &Store, keep: usize) -> Result<Collected> {
+fn collect(context: &Context, store: &Store, keep: usize) -> Result<Collected> {
     let mut writer = store.writer()?;
     let (files, damage) = examine(store, &store.removable(keep)?)?;
     let progress = context.interrupt.progress();
@@ -190,7 +198,7 @@ impl Collected {
     }
 
     /// Reports what was removed and what was not; returns the exit code.
-    pub(crate) fn say(&self, context: &Context) -> Exit {
+    fn say(&self, context: &Context) -> Exit {
         let verb = if self.dry_run { "would remove" } else { "removed" };
         for Removed { generation, bytes, damage } in &self.removed {
             context.say(format_args!("{verb} {generation}, {}", Size(*bytes)));

@@ -11,7 +11,7 @@ use crate::context::Context;
 use crate::database::{AnyDatabase, Opened};
 use crate::exit::Exit;
 use crate::failure::{Failure, Result};
-use crate::output::{Form, Output, Sources, Target};
+use crate::output::{Form, Output, Target};
 use crate::position::KeysOrPosition;
 use crate::remote::{RemoteDatabase, RemoteOpening};
 
@@ -62,7 +62,7 @@ impl Args {
             return self.write(&keys, context, |key| remote.run("get", remote.reader().get(key)));
         }
         let opened = self.database.open()?;
-        self.sources(&opened).refuse(&self.output)?;
+        opened.sources(self.database.path()).refuse(&self.output)?;
         self.write(&self.keys(&opened)?, context, |key| self.value(&opened, key))
     }
 
@@ -87,14 +87,6 @@ impl Args {
             [key] => self.write_value(key, value(key)?, context),
             ref keys => self.write_directory(keys, value, context),
         }
-    }
-
-    fn sources(&self, opened: &Opened) -> Sources {
-        let shards = match opened {
-            Opened::Sharded(snapshot) => Some(snapshot.shards_directory()),
-            Opened::Container(_) => None,
-        };
-        Sources::of(shards.into_iter().chain([self.database.path()]))
     }
 
     /// Writes the value of one key to the output; nothing if it is absent.

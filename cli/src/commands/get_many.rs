@@ -12,7 +12,7 @@ use sharddb::Snapshot;
 use sharddb::internal::key::Key;
 
 use crate::chunks::Chunks;
-use crate::context::{self, Context, Errors};
+use crate::context::{self, Context, Errors, push_json};
 use crate::database::{AnyDatabase, Opened};
 use crate::exit::Exit;
 use crate::failure::{Failure, Result, exit_of};
@@ -152,29 +152,23 @@ impl<W: Write> Lines<'_, W> {
     fn of_bad_line(&mut self, bad: &BadLine) -> Result<()> {
         self.errors.note(Exit::Corrupt);
         let answer = Answer::Failed { key: bad.text.clone(), error: format!("malformed: {}", bad.malformed) };
-        write_line(&mut self.out, &answer)
+        push_json(&mut self.out, &answer)
     }
 
     fn of_database(&mut self, snapshot: &Snapshot, keys: &[u64]) -> Result<()> {
         let mut remaining = keys.iter();
         let written = snapshot.get_many_with(keys, |_, value| {
             let key = remaining.next().map_or_else(String::new, u64::to_string);
-            match self.write(key, value) {
-                Ok(()) => ControlFlow::Continue(()),
-                Err(failure) => ControlFlow::Break(failure),
-            }
+            self.write(key, value).map_or_else(ControlFlow::Break, ControlFlow::Continue)
         });
-        match written {
-            ControlFlow::Continue(()) => Ok(()),
-            ControlFlow::Break(failure) => Err(failure),
-        }
+        written.break_value().map_or(Ok(()), Err)
     }
 
     fn write(&mut self, key: String, value: sharddb::Result<Option<impl AsRef<[u8]>>>) -> Result<()> {
         if let Err(error) = &value {
             self.errors.note(exit_of(error.kind()));
         }
-        write_line(&mut self.out, &self.args.answer(key, value))
+        push_json(&mut self.out, &self.args.answer(key, value))
     }
 }
 
@@ -182,9 +176,4 @@ impl<W: Write> Lines<'_, W> {
 pub(super) fn open_list(path: &Path, context: &Context) -> Result<Stream> {
     let reading = Reading::of_list(context);
     if path == Path::new("-") { Stream::stdin(&reading) } else { Stream::open(path, &reading) }
-}
-
-fn write_line(out: &mut impl Write, answer: &Answer) -> Result<()> {
-    serde_json::to_writer(&mut *out, answer).map_err(|error| Failure::stdout(error.into()))?;
-    out.write_all(b"\n").map_err(Failure::stdout)
 }

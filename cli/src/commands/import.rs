@@ -10,11 +10,11 @@ use sharddb_container::{Container, Form};
 
 use crate::allow_empty::AllowEmpty;
 use crate::chunks::get_verified;
-use crate::commands::build::profiles;
+use crate::commands::build::{profiles, set_resources};
 use crate::commands::gc;
 use crate::commands::stages::{Stages, reading_source};
 use crate::context::{Context, warn};
-use crate::database::{Column, Opened, Opening, by_reading, of_source};
+use crate::database::{Column, Opened, Opening, by_reading, headed};
 use crate::entry;
 use crate::exit::Exit;
 use crate::failure::{Failure, Place, Result};
@@ -28,7 +28,7 @@ use crate::{foreign, sharding};
 /// Take a data set, an array or another container into a store, with its metadata, and publish it
 #[derive(Debug, clap::Args)]
 #[command(mut_arg("storage", by_reading), mut_arg("sharding", of_new_store), mut_arg("sharding_at", next_to_sharding))]
-#[command(mut_args(of_source))]
+#[command(mut_args(headed("How to open SOURCE")))]
 #[command(after_help = "\
 Examples:
   sharddb import precomputed/skeletons store
@@ -123,22 +123,14 @@ impl Args {
             }
         }
         cleanup.done();
-        match self.keep {
-            Some(keep) => Ok(gc::collect(context, &Store::open(&self.store)?, keep)?.say(context)),
-            None => Ok(Exit::Done),
-        }
+        gc::keep(self.keep, &self.store, context)
     }
 
     /// The options of the new store that the command line states.
     fn options(&self, sharding: Option<&str>, context: &Context) -> Result<BuildOptions> {
         let mut options = BulkLoader::options();
         options.progress(&context.interrupt.progress());
-        if let Some(memory) = self.memory {
-            options.memory(memory.0);
-        }
-        if let Some(directory) = &self.temp_dir {
-            options.temp_dir(directory);
-        }
+        set_resources(&mut options, self.memory, self.temp_dir.as_deref(), None);
         if let Some(profile) = self.profile {
             options.profile(profile);
         }

@@ -326,6 +326,7 @@ fn table_text(table: &BcolzTable) -> String {
 }
 
 /// The result of one pass over all indexes.
+#[derive(Default)]
 struct Survey {
     keys: u64,
     value_bytes: u64,
@@ -344,18 +345,7 @@ struct Survey {
 
 impl Survey {
     fn take(snapshot: &Snapshot, errors: &mut Errors) -> Survey {
-        let mut survey = Survey {
-            keys: 0,
-            value_bytes: 0,
-            file_bytes: 0,
-            shards: 0,
-            minishards: 0,
-            filled: 0,
-            fill: Histogram::new(),
-            value_size: Histogram::new(),
-            current: None,
-            is_partial: false,
-        };
+        let mut survey = Survey::default();
         for shard in snapshot.shards() {
             survey.shards += 1;
             survey.minishards = survey.minishards.saturating_add(snapshot.spec().minishards());

@@ -5,12 +5,13 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use serde_json::{Map, Value};
-use sharddb::{BuildOptions, Error, ErrorKind, Snapshot};
+use sharddb::{BuildOptions, Snapshot};
 
 use crate::commands::build::Duplicates;
 use crate::commands::import::tell_about_info;
 use crate::commands::new_store::{NewStore, refuse_inside, suggest_salvage};
 use crate::context::Context;
+use crate::duplicates::duplicate_key;
 use crate::exit::Exit;
 use crate::failure::{Failure, Result};
 use crate::remote::url::local_path;
@@ -100,15 +101,11 @@ impl Args {
 
     /// Explains a failed merge if a key is in several inputs, or an input is damaged: which inputs, and what to do.
     fn explain(&self, failure: Failure, sources: &[Snapshot]) -> Failure {
-        let key = match &failure {
-            Failure::Library(error) if error.kind() == ErrorKind::DuplicateKey => Error::key(error),
-            _ => None,
-        };
-        let Some(key) = key else { return suggest_salvage(failure, Path::new("IN")) };
+        let Some(key) = duplicate_key(&failure) else { return suggest_salvage(failure, Path::new("IN")) };
         let having = self.inputs.iter().zip(sources).filter(|(_, source)| source.contains(key).unwrap_or(false));
         let having: Vec<&Path> = having.map(|(path, _)| &**path).collect();
         match having[..] {
-            [first, second, ..] => Failure::Duplicate(format!(
+            [first, second, ..] => Failure::Unsound(format!(
                 "expected each key in one input, found key {key} in {} and {}: nothing was published; --on-duplicate \
                  first or --on-duplicate last keeps one of the pairs, --on-duplicate concat joins their values",
                 first.display(),

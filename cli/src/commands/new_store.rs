@@ -4,13 +4,12 @@ use std::num::NonZero;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use serde_json::json;
 use sharddb::write::Candidate;
 use sharddb::{BuildOptions, BulkLoader, Profile, Published, Snapshot, Store};
 use sharddb::{Phase, Progress};
 
 use crate::allow_empty::AllowEmpty;
-use crate::commands::build::{Encoded, profiles, summary};
+use crate::commands::build::{Encoded, profiles, set_resources, summary, to_json, with_encodings};
 use crate::commands::import::is_damage;
 use crate::commands::stages::status_of;
 use crate::commands::{gc, write_json};
@@ -38,7 +37,7 @@ pub(super) struct NewStore {
     max_shard_bytes: Option<Size>,
     /// How values are stored. Default: as in the source
     #[arg(long, value_enum, value_name = "HOW")]
-    data_encoding: Option<Encoded>,
+    pub(super) data_encoding: Option<Encoded>,
     /// How minishard indexes are stored. Default: as the specification or the profile says
     #[arg(long, value_enum, value_name = "HOW")]
     index_encoding: Option<Encoded>,
@@ -75,26 +74,13 @@ impl NewStore {
         self.data_encoding.is_some() || self.index_encoding.is_some()
     }
 
-    /// Whether the encoding of values is stated.
-    pub(super) fn has_data_encoding(&self) -> bool {
-        self.data_encoding.is_some()
-    }
-
     /// The options of the build that the command line states.
     ///
     /// Errors: those of reading a specification.
     pub(super) fn options(&self, context: &Context) -> Result<BuildOptions> {
         let mut options = BulkLoader::options();
         options.progress(&context.interrupt.progress()).ordered(self.ordered);
-        if let Some(Size(bytes)) = self.memory {
-            options.memory(bytes);
-        }
-        if let Some(directory) = &self.temp_dir {
-            options.temp_dir(directory);
-        }
-        if let Some(threads) = self.threads {
-            options.threads(threads.get());
-        }
+        set_resources(&mut options, self.memory, self.temp_dir.as_deref(), self.threads);
         if let Some(profile) = self.profile {
             options.profile(profile);
         }
@@ -115,9 +101,7 @@ impl NewStore {
 
     /// Makes a specification that of the new store, with the encodings that the command line states.
     pub(super) fn fix_spec(&self, options: &mut BuildOptions, spec: sharddb::ShardingSpec) {
-        let data = self.data_encoding.map_or(spec.data_encoding(), Into::into);
-        let index = self.index_encoding.map_or(spec.minishard_index_encoding(), Into::into);
-        options.spec(spec.with_data_encoding(data).with_minishard_index_encoding(index));
+        options.spec(with_encodings(spec, self.data_encoding, self.index_encoding));
     }
 
     /// Makes a generation of the pairs of databases and publishes it. `names` are the databases in a message.
@@ -155,25 +139,11 @@ impl NewStore {
     ) -> Result<Exit> {
         context.say(summary("published", published, begun));
         if self.json {
-            write_json(&json!({
-                "generation": published.generation.to_string(),
-                "keys": published.keys,
-                "duplicates_dropped": published.dropped,
-                "value_bytes": published.value_bytes,
-                "shards": published.shards,
-                "file_bytes": published.file_bytes,
-                "seconds": begun.elapsed().as_secs_f64(),
-            }))?;
+            let mut json = to_json(published);
+            json["seconds"] = begun.elapsed().as_secs_f64().into();
+            write_json(&json)?;
         }
-        collect(self.keep, out, context)
-    }
-}
-
-/// Removes old generations if `keep` states how many to keep.
-pub(super) fn collect(keep: Option<usize>, store: &Path, context: &Context) -> Result<Exit> {
-    match keep {
-        Some(keep) => Ok(gc::collect(context, &Store::open(store)?, keep)?.say(context)),
-        None => Ok(Exit::Done),
+        gc::keep(self.keep, out, context)
     }
 }
 
@@ -191,7 +161,7 @@ pub(super) fn refuse_inside(out: &Path, path: &Path, source: &Snapshot) -> Resul
 pub(super) fn suggest_salvage(failure: Failure, source: &Path) -> Failure {
     if is_damage(&failure) {
         let source = word(source);
-        Failure::Damaged(format!(
+        Failure::Unsound(format!(
             "{failure}; nothing was published, and sharddb salvage {source} OUT saves every provable pair"
         ))
     } else {

@@ -4,12 +4,11 @@ use std::fs;
 use std::path::PathBuf;
 use std::time::Instant;
 
-use serde_json::json;
 use sharddb::cluster::{PartReceipt, SpillSet, job_directory};
 use sharddb::{BuildOptions, BulkLoader, Store};
 
 use crate::allow_empty::{AllowEmpty, has_keys};
-use crate::commands::build::summary;
+use crate::commands::build::{set_resources, summary, to_json};
 use crate::commands::stages::status_of;
 use crate::commands::write_json;
 use crate::context::Context;
@@ -121,15 +120,9 @@ impl Args {
             receipts::say_not_current(&generation, current.as_deref())
         }
         if self.json {
-            write_json(&json!({
-                "generation": generation,
-                "current": current,
-                "keys": published.keys,
-                "duplicates_dropped": published.dropped,
-                "value_bytes": published.value_bytes,
-                "shards": published.shards,
-                "file_bytes": published.file_bytes,
-            }))?;
+            let mut json = to_json(&published);
+            json["current"] = current.into();
+            write_json(&json)?;
         }
         Ok(Exit::Done)
     }
@@ -137,12 +130,7 @@ impl Args {
     fn options(&self) -> Result<BuildOptions> {
         let mut options = BulkLoader::options();
         options.ordered(self.ordered);
-        if let Some(memory) = self.memory {
-            options.memory(memory.0);
-        }
-        if let Some(directory) = &self.temp_dir {
-            options.temp_dir(directory);
-        }
+        set_resources(&mut options, self.memory, self.temp_dir.as_deref(), None);
         if let Some(path) = &self.info {
             options.info(fs::read_to_string(path).map_err(|error| Failure::io("read", path, error))?);
         }

@@ -11,9 +11,9 @@ use sharddb::{ErrorKind, Snapshot, Updater};
 
 use crate::commands::build::{InputOptions, names};
 use crate::commands::export::read_keys;
-use crate::commands::new_store::{collect, refuse_inside, suggest_salvage};
+use crate::commands::new_store::{refuse_inside, suggest_salvage};
 use crate::commands::stages::{Stages, reading_inputs};
-use crate::commands::{get_many, write_json};
+use crate::commands::{gc, get_many, write_json};
 use crate::context::Context;
 use crate::database::SourceOpening;
 use crate::exit::Exit;
@@ -221,7 +221,7 @@ impl<'a> Update<'a> {
 
     /// Applies the changes and publishes the result, unless nothing changed and the base is the current generation.
     ///
-    /// Errors: `Absent` for an absent key to delete if the update is strict; `Damaged`; those of the library.
+    /// Errors: `Absent` for an absent key to delete if the update is strict; `Unsound`; those of the library.
     pub(super) fn finish(self, progress: Display) -> Result<Updated<'a>> {
         let Update { store, base, begun, cleanup, updater } = self;
         let current = updater.base().generation();
@@ -250,7 +250,7 @@ impl Updated<'_> {
         if after.json {
             write_json(&self.to_json(skipped_files))?;
         }
-        collect(after.keep, self.store, context)
+        gc::keep(after.keep, self.store, context)
     }
 
     fn changes(&self) -> String {

@@ -110,7 +110,7 @@ impl Args {
             Verb::Unpack(places) => {
                 let source = places.open()?;
                 let metadata = source.metadata().unsharded()?;
-                places.copy(context, &source, &metadata)
+                places.write(context, "copy", |next| copy(&source, &places.out, &metadata, next))
             }
         }
     }
@@ -130,11 +130,11 @@ impl Packing {
         });
         if self.chunk_shape.is_empty() || self.chunk_shape == metadata.chunk_shape() {
             let target = metadata.sharded(&self.shard_shape(metadata, metadata.chunk_shape()), location)?;
-            return self.places.copy(context, &source, &target);
+            return self.places.write(context, "copy", |next| copy(&source, &self.places.out, &target, next));
         }
         let shard_shape = self.shard_shape(metadata, &self.chunk_shape);
         let target = metadata.rechunked(&self.chunk_shape, &shard_shape, location)?;
-        self.places.rechunk(context, &source, &target)
+        self.places.write(context, "encode", |next| rechunk(&source, &self.places.out, &target, next))
     }
 
     fn shard_shape(&self, metadata: &ZarrMetadata, chunk_shape: &[u64]) -> Vec<u64> {
@@ -151,21 +151,17 @@ impl Places {
         Ok(ZarrArray::open_with(&self.source, &ContainerOptions::new())?)
     }
 
-    fn copy(&self, context: &Context, source: &ZarrArray, metadata: &ZarrMetadata) -> Result<Exit> {
+    /// Writes the new array by `write`, which returns the number of chunks.
+    fn write(
+        &self,
+        context: &Context,
+        phase: &'static str,
+        write: impl FnOnce(&Progress) -> sharddb::Result<u64>,
+    ) -> Result<Exit> {
         let _cleanup = context.interrupt.writing();
-        let chunks = with_progress(context, "copy", |next| copy(source, &self.out, metadata, next))?;
-        Ok(self.say_done(context, chunks))
-    }
-
-    fn rechunk(&self, context: &Context, source: &ZarrArray, metadata: &ZarrMetadata) -> Result<Exit> {
-        let _cleanup = context.interrupt.writing();
-        let chunks = with_progress(context, "encode", |next| rechunk(source, &self.out, metadata, next))?;
-        Ok(self.say_done(context, chunks))
-    }
-
-    fn say_done(&self, context: &Context, chunks: u64) -> Exit {
+        let chunks = with_progress(context, phase, write)?;
         context.say(format_args!("{} in {}", plural(chunks, "chunk"), self.out.display()));
-        Exit::Done
+        Ok(Exit::Done)
     }
 }
 

@@ -21,11 +21,6 @@ use crate::failure::{Failure, Place, Result};
 use crate::input::exact::{Exact, Outcome};
 use crate::input::{Reading, SMALL, Sink, Skipped};
 
-/// Passes the pairs of a directory to `sink`.
-pub(crate) fn read(path: &Path, reading: &Reading, sink: &mut dyn Sink) -> Result<Skipped> {
-    Directory::open(path, reading)?.read(reading, sink)
-}
-
 /// A directory whose file names have been listed.
 pub(crate) struct Directory {
     path: PathBuf,
@@ -324,6 +319,10 @@ mod tests {
 
     use super::*;
     use crate::input::testing::{Pair, Pairs, pair};
+
+    fn read(path: &Path, reading: &Reading, sink: &mut dyn Sink) -> Result<Skipped> {
+        Directory::open(path, reading)?.read(reading, sink)
+    }
 
     fn gzip(bytes: &[u8]) -> Vec<u8> {
         let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());

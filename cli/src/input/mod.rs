@@ -328,7 +328,7 @@ impl Input {
     /// Errors: `Malformed` with the place of the record; `Io`; those of the sink.
     pub(crate) fn read(&self, reading: &Reading, sink: &mut dyn Sink) -> Result<Skipped> {
         if let (Format::Dir, Some(path)) = (self.format, &self.path) {
-            return dir::read(path, reading, sink);
+            return Directory::open(path, reading)?.read(reading, sink);
         }
         let mut stream = self.open(reading)?;
         match (self.format, &reading.key_field) {

@@ -86,7 +86,7 @@ fn push_line(values: Values, key: u64, preamble: &[u8], value: &[u8], block: &mu
 
 impl Values {
     /// Appends the members of a pair, without braces. `build` reads each form as the same bytes.
-    pub(super) fn push_members(self, preamble: &[u8], value: &[u8], line: &mut Vec<u8>) -> Result<()> {
+    pub(crate) fn push_members(self, preamble: &[u8], value: &[u8], line: &mut Vec<u8>) -> Result<()> {
         if !preamble.is_empty() {
             push_base64("preamble_b64", preamble, line);
             line.push(b',');

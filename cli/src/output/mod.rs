@@ -1,22 +1,18 @@
 //! Outputs: files that are replaced when they are complete, and the formats of `export`. `build` reads them back as the
 //! same pairs.
 
-mod dir;
 mod encoder;
 mod partial;
-mod patch;
 mod sources;
 
-use std::fs::File;
+use std::fs::{self, File};
 use std::io::{self, BufWriter, StdoutLock, Write};
 use std::path::{Path, PathBuf};
 
-use crate::entry::metadata_if_there;
+use crate::entry::{exists, metadata_if_there};
 use crate::failure::{Failure, Result};
-use crate::output::dir::Dir;
 pub(crate) use crate::output::encoder::{Encoder, Values};
 use crate::output::partial::Partial;
-pub(crate) use crate::output::patch::Patch;
 pub(crate) use crate::output::sources::Sources;
 
 const BUFFER: usize = 256 << 10;
@@ -31,7 +27,8 @@ pub(crate) struct Output {
 
 enum Sink {
     Target(Target),
-    Dir(Dir),
+    /// A directory that gets its name when it is complete. The encoder writes its files.
+    Dir(Partial),
 }
 
 impl Output {
@@ -42,8 +39,8 @@ impl Output {
         let stream = |encoder| Target::open(path).map(|target| (encoder, Sink::Target(target)));
         let (encoder, sink) = match form {
             Form::Dir => {
-                let dir = Dir::create(path)?;
-                (Encoder::Dir(dir.path().to_path_buf()), Sink::Dir(dir))
+                let partial = create_directory(path)?;
+                (Encoder::Dir(partial.path().to_path_buf()), Sink::Dir(partial))
             }
             Form::Ndjson(values) => stream(Encoder::Ndjson(values))?,
             Form::Bin => stream(Encoder::Bin)?,
@@ -75,7 +72,7 @@ impl Output {
     pub(crate) fn write_block(&mut self, block: &[u8]) -> Result<()> {
         match &mut self.sink {
             Sink::Target(target) => target.write_all(block),
-            Sink::Dir(_) => Ok(()), // the encoder has written the files
+            Sink::Dir(_) => Ok(()),
         }
     }
 
@@ -83,7 +80,10 @@ impl Output {
     pub(crate) fn finish(self) -> Result<()> {
         match self.sink {
             Sink::Target(target) => target.finish(),
-            Sink::Dir(dir) => dir.finish(),
+            Sink::Dir(partial) => {
+                sync_files(partial.path()).map_err(|error| Failure::io("sync", partial.path(), error))?;
+                partial.keep()
+            }
         }
     }
 }
@@ -95,6 +95,39 @@ pub(crate) enum Form {
     Ndjson(Values),
     Bin,
     Bin2,
+}
+
+/// Creates a directory for a file per key, or two if it has a preamble.
+fn create_directory(target: &Path) -> Result<Partial> {
+    if target == Path::new("-") {
+        return Err(Failure::usage("--format dir writes a directory: name it with --output"));
+    }
+    let free = match fs::read_dir(target) {
+        Ok(mut entries) => entries.next().is_none(),
+        Err(_) => !exists(target)?,
+    };
+    if !free {
+        return Err(Failure::usage(format!(
+            "expected a new or empty directory, found something in {}",
+            target.display()
+        )));
+    }
+    Partial::directory(target)
+}
+
+/// Syncs all files of a directory with one call, because one call per file takes longer than writing them.
+#[cfg(target_os = "linux")]
+fn sync_files(directory: &Path) -> io::Result<()> {
+    Ok(rustix::fs::syncfs(File::open(directory)?)?)
+}
+
+/// Syncs all files of a directory.
+#[cfg(not(target_os = "linux"))]
+fn sync_files(directory: &Path) -> io::Result<()> {
+    for entry in fs::read_dir(directory)? {
+        File::options().write(true).open(entry?.path())?.sync_all()?;
+    }
+    Ok(())
 }
 
 /// A file being written, or standard output.

@@ -2,9 +2,7 @@
 //!
 //! ```text
 //! pair_stats       what is counted: the library's statistics of keys, and the lengths of values
-//! bit_field        consecutive bits of a key
 //! occupancy        how full minishards or shards are
-//! key_run          the occupancy of consecutive keys
 //! evidence         the occupancy of any keys, from their statistics
 //! gzip_trial       the length of a gzip minishard index, or of a gzip value
 //! value_trial      whether sampled values shrink under gzip
@@ -12,11 +10,9 @@
 //! explanation      the plan and its predictions, as text and as JSON
 //! ```
 
-mod bit_field;
 mod evidence;
 mod explanation;
 mod gzip_trial;
-mod key_run;
 mod occupancy;
 mod pair_stats;
 mod prediction;

@@ -12,7 +12,7 @@ use sharddb::Progress;
 use sharddb::internal::time_as_iso_8601;
 use sharddb_remote::{
     Bucket, BucketGcOptions, BucketGeneration, BucketState, BucketVerifyLevel, BucketVerifyOptions, PullOptions,
-    Pulled, PushOptions, layer_source,
+    PushOptions, layer_source,
 };
 use tokio::runtime::{Builder, Runtime};
 
@@ -22,6 +22,7 @@ use crate::failure::{Failure, Result};
 use crate::number::plural;
 use crate::printable;
 use crate::progress::{Display, Status};
+use crate::remote::Call;
 use crate::remote::clients::client;
 use crate::remote::traffic::Traffic;
 use crate::remote::url::{RemoteUrl, Scheme, url_of};
@@ -34,14 +35,6 @@ pub(crate) struct RemoteStore {
     pub(super) url: RemoteUrl,
     runtime: Runtime,
     traffic: Arc<Traffic>,
-}
-
-/// How a subcommand was called.
-#[derive(Clone, Copy)]
-pub(crate) struct Call<'a> {
-    pub(crate) context: &'a Context,
-    /// Whether to print one JSON object.
-    pub(crate) json: bool,
 }
 
 impl RemoteStore {
@@ -71,11 +64,8 @@ impl RemoteStore {
         let (progress, mut options) = (call.context.interrupt.progress(), PushOptions::new());
         options.progress(&progress);
         let pushed = call.with_bar("push", &progress, || self.wait_for(self.bucket.push(local, &options)));
-        self.report(
-            "push",
-            call.context,
-            pushed.as_ref().ok().map(|pushed| (pushed.skipped, pushed.generation.as_str())),
-        );
+        let copied = pushed.as_ref().ok().map(|pushed| (pushed.skipped, pushed.generation.as_str()));
+        self.report("push", call.context, copied);
         let pushed = pushed?;
         cleanup.done();
         let layer = layer_source(&self.url.to_string(), &pushed.generation);
@@ -105,12 +95,8 @@ impl RemoteStore {
         options.progress(&progress);
         generation.map(|generation| options.generation(generation));
         let pulled = call.with_bar("pull", &progress, || self.wait_for(self.bucket.pull(store, &options)));
-        let skipped = |pulled: &Pulled| pulled.resumed + pulled.shared;
-        self.report(
-            "pull",
-            call.context,
-            pulled.as_ref().ok().map(|pulled| (skipped(pulled), pulled.generation.as_str())),
-        );
+        let copied = pulled.as_ref().ok().map(|pulled| (pulled.resumed + pulled.shared, pulled.generation.as_str()));
+        self.report("pull", call.context, copied);
         let pulled = pulled?;
         cleanup.done();
         if call.json {

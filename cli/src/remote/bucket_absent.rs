@@ -9,18 +9,11 @@ use sharddb::cluster::{PartPlan, PartReceipt, SpillReceipt};
 use crate::context::Context;
 use crate::exit::Exit;
 use crate::failure::Result;
+use crate::remote::Call;
 use crate::remote::url::lacks_feature;
 
 /// There is none in this build.
 pub(crate) enum RemoteStore {}
-
-/// How a subcommand was called.
-#[derive(Clone, Copy)]
-#[expect(dead_code, reason = "only stores at a URL read it")]
-pub(crate) struct Call<'a> {
-    pub(crate) context: &'a Context,
-    pub(crate) json: bool,
-}
 
 impl RemoteStore {
     /// Returns `None` for a path.

@@ -12,7 +12,8 @@ use crate::exit::Exit;
 use crate::failure::Result;
 use crate::number::plural;
 use crate::receipts;
-use crate::remote::bucket::{Call, RemoteStore};
+use crate::remote::Call;
+use crate::remote::bucket::RemoteStore;
 use crate::size::Size;
 
 /// What a web server is refused for.

@@ -37,6 +37,17 @@ mod patience;
 mod traffic;
 pub(crate) mod url;
 
-pub(crate) use bucket::{Call, RemoteStore};
+use crate::context::Context;
+
+pub(crate) use bucket::RemoteStore;
 pub(crate) use database::RemoteDatabase;
 pub(crate) use opening::RemoteOpening;
+
+/// How a subcommand was called.
+#[derive(Clone, Copy)]
+#[cfg_attr(not(feature = "remote"), expect(dead_code, reason = "only stores at a URL read it"))]
+pub(crate) struct Call<'a> {
+    pub(crate) context: &'a Context,
+    /// Whether to print one JSON object.
+    pub(crate) json: bool,
+}
