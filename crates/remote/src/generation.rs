@@ -38,11 +38,11 @@ pub(crate) struct Shared {
     pub(crate) pointer: Option<String>,
     pub(crate) max_value_bytes: u64,
     pub(crate) max_index_bytes: u64,
-    whole_table_bytes: u64,
+    pub(crate) whole_table_bytes: u64,
     pub(crate) cache: Cache,
     pub(crate) block_store: Option<Arc<dyn BlockStore>>,
     pub(crate) totals: Arc<Totals>,
-    generations: AtomicU64,
+    pub(crate) generations: AtomicU64,
 }
 
 /// An open generation. Immutable, except for what is known of its objects.
@@ -68,37 +68,7 @@ pub(crate) struct RemoteGeneration {
     pub(crate) content_name: Option<String>,
 }
 
-/// The caps and the cache of a reader.
-pub(crate) struct Limits {
-    pub(crate) max_value_bytes: u64,
-    pub(crate) max_index_bytes: u64,
-    pub(crate) cache_bytes: u64,
-    pub(crate) whole_table_bytes: u64,
-}
-
 impl Shared {
-    pub(crate) fn new(
-        root: &str,
-        spec: Option<ShardingSpec>,
-        pointer: Option<String>,
-        limits: &Limits,
-        block_store: Option<Arc<dyn BlockStore>>,
-    ) -> Shared {
-        Shared {
-            root: root.into(),
-            chosen: None,
-            spec,
-            pointer,
-            max_value_bytes: limits.max_value_bytes,
-            max_index_bytes: limits.max_index_bytes,
-            whole_table_bytes: limits.whole_table_bytes,
-            cache: Cache::new(limits.cache_bytes),
-            block_store,
-            totals: Arc::default(),
-            generations: AtomicU64::new(0),
-        }
-    }
-
     /// Returns objects of the data set about which nothing is known.
     pub(crate) fn objects(&self) -> Objects {
         Objects::new(self.root.clone(), self.totals.clone())

@@ -2,12 +2,14 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 
 use sharddb_format::gzip::{DEFAULT_MAX_INDEX_BYTES, DEFAULT_MAX_VALUE_BYTES};
 use sharddb_format::spec::ShardingSpec;
 
+use crate::block::Cache;
 use crate::block_store::BlockStore;
-use crate::generation::{Limits, Shared};
+use crate::generation::Shared;
 use crate::open::Served;
 use crate::operation::Operation;
 use crate::reader::RemoteReader;
@@ -153,16 +155,19 @@ impl RemoteOptions {
     }
 
     fn shared(&self) -> Shared {
-        let limits = Limits {
+        Shared {
+            root: self.root_name.as_str().into(),
+            chosen: self.generation.clone(),
+            spec: self.spec,
+            pointer: self.pointer.clone(),
             max_value_bytes: self.max_value_bytes,
             max_index_bytes: self.max_index_bytes,
-            cache_bytes: self.cache_bytes,
             whole_table_bytes: self.whole_table_bytes,
-        };
-        let mut shared =
-            Shared::new(&self.root_name, self.spec, self.pointer.clone(), &limits, self.block_store.clone());
-        shared.chosen.clone_from(&self.generation);
-        shared
+            cache: Cache::new(self.cache_bytes),
+            block_store: self.block_store.clone(),
+            totals: Arc::default(),
+            generations: AtomicU64::new(0),
+        }
     }
 }
 

@@ -3,14 +3,12 @@
 //! ```text
 //! module      what it has
 //!
-//! remote_db   asynchronous lookups
+//! remote_db   asynchronous lookups: runs an operation, with several requests in flight
 //! blocking_db lookups that block the thread
 //! transport   performs a request on an `ObjectStore` under a prefix
-//! drive       runs an operation, with several requests in flight
 //! ```
 
 mod blocking_db;
-mod drive;
 #[cfg(test)]
 mod latency_tests;
 mod remote_db;
