@@ -200,11 +200,10 @@ impl<'a> Update<'a> {
     pub(super) fn begin(
         store: &'a Path,
         base: Option<(&'a Path, Snapshot)>,
-        mut options: UpdateOptions,
+        options: UpdateOptions,
         context: &Context,
     ) -> Result<Update<'a>> {
         let begun = Instant::now();
-        options.progress(&context.interrupt.progress());
         let cleanup = context.interrupt.publishing();
         let updater = match &base {
             Some((_, base)) => {
