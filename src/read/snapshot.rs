@@ -1,4 +1,5 @@
-//! Snapshots: one pinned generation, its lookups, and its metadata. Batches and walks are in `batch` and `walk`.
+//! Snapshots: one pinned generation, its lookups, its metadata, and reading it into memory. Batches and walks are in `batch`
+//! and `walk`.
 
 use std::fmt;
 use std::path::Path;

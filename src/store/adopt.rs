@@ -1,5 +1,5 @@
 //! Adopting a generation that was built elsewhere: verifies the checksum of every file, then publishes a copy or the
-//! directory itself.
+//! directory itself. Also opens a generation whose files are copied to a bucket.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -21,7 +21,7 @@ use crate::threads::progress::{Phase, Progress};
 
 const SHARD_EXTENSION: &str = ".shard";
 
-/// A complete generation that may be outside of the store, whose manifest is valid and matches `info` and the names of the shards.
+/// A complete generation, in the store or not, whose manifest is valid and matches `info` and the names of the shards.
 pub(super) struct Foreign {
     directory: PathBuf,
     info: Vec<u8>,

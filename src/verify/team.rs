@@ -87,7 +87,6 @@ struct Job {
     part: Part,
 }
 
-#[derive(Clone)]
 enum Part {
     /// All of a shard that is not divided.
     Whole,

@@ -2,6 +2,7 @@
 //!
 //! It checks the order, encodes values and collects one minishard at a time. `shard_file` assigns positions and writes
 //! the bytes. The bulk loader writes through `shard_file` directly, because its pairs are sorted and encoded already.
+//! [`ShardDb::from_pairs`] writes its one shard with it.
 
 use std::fmt;
 use std::path::Path;

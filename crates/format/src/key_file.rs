@@ -293,7 +293,9 @@ impl Directory {
 /// Decoded blocks: consecutive keys and the number of the first one.
 #[derive(Debug, Default)]
 pub struct KeyRun {
+    /// The number of the first key.
     pub first: u64,
+    /// In ascending order.
     pub keys: Vec<u64>,
 }
 

@@ -1,4 +1,5 @@
-//! Slices of a snapshot: walks that together return what a walk over the snapshot returns.
+//! Slices of a snapshot: walks that together return what a walk over the snapshot returns. A scan of the snapshot is that of
+//! one slice, or of many on several threads.
 
 use std::fmt;
 use std::num::NonZero;
