@@ -18,12 +18,18 @@ impl AlignedBytes {
     ///
     /// Errors: `TooLarge` if the allocation fails.
     pub fn zeroed(len: usize, alignment: usize) -> Result<AlignedBytes> {
-        let no_memory = || Error::new(ErrorKind::TooLarge, format!("cannot allocate {len} bytes: out of memory"));
-        let capacity = len.checked_add(alignment - 1).ok_or_else(no_memory)?;
-        let mut buffer = Vec::new();
-        buffer.try_reserve_exact(capacity).map_err(|_| no_memory())?;
-        let start = padding_to(&buffer, alignment);
+        let (mut buffer, start) = allocate(len, alignment)?;
         buffer.resize(start + len, 0);
+        Ok(AlignedBytes { buffer, start })
+    }
+
+    /// Copies bytes.
+    ///
+    /// Errors: `TooLarge` if the allocation fails.
+    pub(crate) fn copy_of(bytes: &[u8], alignment: usize) -> Result<AlignedBytes> {
+        let (mut buffer, start) = allocate(bytes.len(), alignment)?;
+        buffer.resize(start, 0);
+        buffer.extend_from_slice(bytes);
         Ok(AlignedBytes { buffer, start })
     }
 
@@ -32,9 +38,7 @@ impl AlignedBytes {
         if padding_to(&bytes, alignment) == 0 {
             return Ok(AlignedBytes { buffer: bytes, start: 0 });
         }
-        let mut aligned = AlignedBytes::zeroed(bytes.len(), alignment)?;
-        aligned.as_mut().copy_from_slice(&bytes);
-        Ok(aligned)
+        AlignedBytes::copy_of(&bytes, alignment)
     }
 
     /// Returns the bytes as a vector. Moves them only if they do not begin at the start of the allocation.
@@ -51,6 +55,16 @@ impl From<Vec<u8>> for AlignedBytes {
     fn from(buffer: Vec<u8>) -> AlignedBytes {
         AlignedBytes { buffer, start: 0 }
     }
+}
+
+/// Allocates a buffer for `len` bytes, and returns where in it they begin.
+fn allocate(len: usize, alignment: usize) -> Result<(Vec<u8>, usize)> {
+    let no_memory = || Error::new(ErrorKind::TooLarge, format!("cannot allocate {len} bytes: out of memory"));
+    let capacity = len.checked_add(alignment - 1).ok_or_else(no_memory)?;
+    let mut buffer = Vec::new();
+    buffer.try_reserve_exact(capacity).map_err(|_| no_memory())?;
+    let start = padding_to(&buffer, alignment);
+    Ok((buffer, start))
 }
 
 fn padding_to(bytes: &[u8], alignment: usize) -> usize {

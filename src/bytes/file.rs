@@ -5,9 +5,12 @@ use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+#[cfg(target_os = "linux")]
+use rustix::fs::Advice;
+
 use crate::byte_range::ByteRange;
-use crate::bytes::AlignedBytes;
 use crate::bytes::read_ahead::ReadAhead;
+use crate::bytes::{Access, AlignedBytes};
 use crate::error::{Error, ErrorKind, Result};
 use crate::fs::descriptors::{self, KeptFile};
 use crate::fs::disk;
@@ -74,6 +77,22 @@ impl PositionedFile {
         self.len
     }
 
+    /// Advises the kernel, if the file is kept open. Errors are ignored: reads work without the advice.
+    #[cfg(target_os = "linux")]
+    pub(crate) fn advise(&self, access: Access) {
+        let advice = match access {
+            Access::Normal => Advice::Normal,
+            Access::Random => Advice::Random,
+            Access::Sequential => Advice::Sequential,
+        };
+        if let Some(file) = &*self.file.get() {
+            let _ = rustix::fs::fadvise(file, 0, None, advice);
+        }
+    }
+
+    #[cfg(not(target_os = "linux"))]
+    pub(crate) fn advise(&self, _: Access) {}
+
     /// Begins a pass: the file is read ahead in blocks until the last pass ends.
     pub(crate) fn begin_pass(&self) {
         self.read_ahead.begin_pass();
@@ -97,12 +116,20 @@ impl PositionedFile {
     pub(crate) fn read_now(&self, range: ByteRange, alignment: usize) -> Result<AlignedBytes> {
         let len = usize::try_from(range.len()).unwrap_or(usize::MAX);
         let mut bytes = AlignedBytes::zeroed(len, alignment)?;
-        match &*self.file.get() {
-            Some(file) => read_exact_at(file, bytes.as_mut(), range.start),
-            None => read_exact_at(&self.open_again()?, bytes.as_mut(), range.start),
-        }
-        .map_err(|error| Error::io("read", &self.path, error).at_offset(range.start))?;
+        self.read_into(bytes.as_mut(), range.start)?;
         Ok(bytes)
+    }
+
+    /// Fills a buffer with the bytes from an offset on, without read-ahead. One system call, unless the file was closed.
+    pub(crate) fn read_into(&self, bytes: &mut [u8], start: u64) -> Result<()> {
+        match &*self.file.get() {
+            Some(file) => disk::inspect(&self.path, || read_exact_at(file, bytes, start)),
+            None => {
+                let file = self.open_again()?;
+                disk::inspect(&self.path, || read_exact_at(&file, bytes, start))
+            }
+        }
+        .map_err(|error| Error::io("read", &self.path, error).at_offset(start))
     }
 
     fn open_again(&self) -> Result<File> {

@@ -66,7 +66,7 @@ impl StorageKind {
     }
 }
 
-/// The expected access pattern of a mapped file, as advice to the kernel.
+/// The expected access pattern of a file that is mapped or read by positioned reads, as advice to the kernel.
 ///
 /// ```no_run
 /// use sharddb::OpenOptions;
@@ -172,6 +172,13 @@ impl Storage {
             Self::Heap(bytes) => Some(bytes),
             Self::Huge(bytes) => Some(bytes),
             Self::File(_) => None,
+        }
+    }
+
+    /// Advises the kernel about a file that is read by positioned reads. A map is advised when it is created.
+    pub(crate) fn advise(&self, access: Access) {
+        if let Self::File(file) = self {
+            file.advise(access);
         }
     }
 

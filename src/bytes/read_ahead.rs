@@ -99,9 +99,7 @@ impl ReadRun {
         let bytes = bytes.ok_or_else(|| {
             Error::internal("expected the range in the block that was read ahead, found its end before")
         })?;
-        let mut copy = AlignedBytes::zeroed(bytes.len(), alignment)?;
-        copy.as_mut().copy_from_slice(bytes);
-        Ok(copy)
+        AlignedBytes::copy_of(bytes, alignment)
     }
 
     /// Reads a new block that begins with `range` and is up to twice as long as the last block.

@@ -212,7 +212,7 @@ impl<'a> Minishard<'a> {
     pub(super) fn pairs(&self) -> impl Iterator<Item = Pair<'_>> {
         self.rows.iter().map(|row| Pair {
             shard: self.shard,
-            found: FoundKey { minishard: self.number, row: *row, checks: self.place },
+            found: FoundKey { minishard: self.number, row: *row, checks: self.place, value_check: None },
         })
     }
 }

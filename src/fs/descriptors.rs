@@ -1,6 +1,6 @@
 //! File descriptors of positioned reads: limits how many stay open, and closes some when the process runs out.
 
-use std::collections::VecDeque;
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::io;
 use std::path::Path;
@@ -12,46 +12,54 @@ use crate::format::locks::lock;
 use crate::fs::disk;
 
 static KEPT: LazyLock<Mutex<Kept>> =
-    LazyLock::new(|| Mutex::new(Kept { max: (disk::open_files_limit() / 4).min(256), files: VecDeque::new() }));
+    LazyLock::new(|| Mutex::new(Kept { max: disk::open_files_limit() / 4, next: 0, files: BTreeMap::new() }));
 
 /// The files that are kept open. Other files are opened per read.
 struct Kept {
-    /// Upper bound on `files`. Initially a quarter of the descriptor limit, at most 256.
+    /// Upper bound on `files`. Initially a quarter of the descriptor limit.
     max: usize,
-    /// Oldest first.
-    files: VecDeque<Weak<ArcSwapOption<File>>>,
+    /// The number of the next file.
+    next: u64,
+    /// By their numbers, so that the oldest is first.
+    files: BTreeMap<u64, Weak<ArcSwapOption<File>>>,
 }
 
 /// An open file that may be closed when the process needs the descriptor for another file.
-pub(crate) struct KeptFile(Arc<ArcSwapOption<File>>);
+pub(crate) struct KeptFile {
+    file: Arc<ArcSwapOption<File>>,
+    /// Its number in `Kept`; `None` if it is not there.
+    number: Option<u64>,
+}
 
 impl KeptFile {
     /// Keeps a file open, or closes it if `max` files are open already.
     pub(crate) fn new(file: File) -> KeptFile {
         let mut kept = lock(&KEPT);
         if kept.files.len() >= kept.max {
-            return KeptFile(Arc::default());
+            return KeptFile { file: Arc::default(), number: None };
         }
-        let file = Arc::new(ArcSwapOption::from_pointee(file));
-        kept.files.push_back(Arc::downgrade(&file));
-        KeptFile(file)
+        let (file, number) = (Arc::new(ArcSwapOption::from_pointee(file)), kept.next);
+        kept.next += 1;
+        kept.files.insert(number, Arc::downgrade(&file));
+        KeptFile { file, number: Some(number) }
     }
 
     /// Keeps a file open for as long as this value lives.
     pub(crate) fn always(file: Arc<File>) -> KeptFile {
-        KeptFile(Arc::new(ArcSwapOption::new(Some(file))))
+        KeptFile { file: Arc::new(ArcSwapOption::new(Some(file))), number: None }
     }
 
     /// Returns the file, unless it was closed.
     pub(crate) fn get(&self) -> arc_swap::Guard<Option<Arc<File>>> {
-        self.0.load()
+        self.file.load()
     }
 }
 
 impl Drop for KeptFile {
     fn drop(&mut self) {
-        let this = Arc::as_ptr(&self.0);
-        lock(&KEPT).files.retain(|kept| !std::ptr::eq(kept.as_ptr(), this));
+        if let Some(number) = self.number {
+            lock(&KEPT).files.remove(&number);
+        }
     }
 }
 
@@ -70,6 +78,7 @@ pub fn open(path: &Path) -> io::Result<File> {
 fn close_half() -> bool {
     let mut kept = lock(&KEPT);
     kept.max = kept.files.len() / 2;
-    let closed = kept.files.len() - kept.max;
-    kept.files.drain(..closed).filter_map(|file| file.upgrade()).filter_map(|file| file.swap(None)).count() > 0
+    let older = kept.files.len() - kept.max;
+    let older: Vec<_> = (0..older).filter_map(|_| kept.files.pop_first()).collect();
+    older.iter().filter_map(|(_, file)| file.upgrade()?.swap(None)).count() > 0
 }

@@ -23,7 +23,7 @@ pub struct OpenOptions {
     pub(super) pointer: Option<String>,
     pub(super) cache_bytes: u64,
     pub(crate) read: ReadOptions,
-    pub(super) access: Access,
+    pub(crate) access: Access,
     pub(super) check_shards: bool,
     pub(super) verify_files: bool,
     pub(super) populate: bool,
@@ -97,10 +97,11 @@ impl OpenOptions {
         self
     }
 
-    /// Sets the access advice for mapped shards. Iteration always uses `Sequential`. Default: `Random`.
+    /// Sets the access advice for the shards that lookups map or read, except those that are loaded. Iteration over mapped
+    /// shards always uses `Sequential`. Default: `Random`.
     ///
-    /// With `Random`, a page fault reads a single page, which is best for small values on a disk. For large values,
-    /// prefetch with [`Snapshot::read_ahead`](crate::Snapshot::read_ahead), or use `Normal`.
+    /// With `Random`, a page fault reads a single page, and a positioned read only the pages of its range, which is best for
+    /// small values on a disk. For large values in mapped shards, prefetch with [`Snapshot::read_ahead`](crate::Snapshot::read_ahead), or use `Normal`.
     pub fn access(&mut self, access: Access) -> &mut OpenOptions {
         self.access = access;
         self

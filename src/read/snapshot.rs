@@ -53,7 +53,12 @@ impl Snapshot {
     /// values. The first lookup that needs the shard index verifies all of it; lookups need it only where the data set
     /// has no minishard table, or where the table is damaged or does not describe a minishard.
     ///
-    /// Memory: 3 to 7 bytes per minishard for each block of 256 minishards that is in use, rounded up to whole pages.
+    /// By positioned reads, from the second use of a block of 256 minishards on: one system call, if the minishard spans at
+    /// most 8 KiB in a native data set with raw indexes; otherwise one for the value, and another one for the index if it is
+    /// not in the cache.
+    ///
+    /// Memory: 3 to 7 bytes per minishard for each block of 256 minishards that is in use, rounded up to whole pages; 8 KiB
+    /// per thread that looks up by positioned reads.
     ///
     /// # Errors
     ///
@@ -75,16 +80,18 @@ impl Snapshot {
 
     /// Replaces the content of `buffer` by the value of a key. Returns whether the key exists.
     ///
-    /// Reuses the capacity of the buffer. The buffer is empty if the key is absent, or on `Err`.
+    /// Reuses the capacity of the buffer, and allocates nothing else for a value that one positioned read returns, or that is
+    /// raw in memory and verified. The buffer is empty if the key is absent, or on `Err`.
     ///
     /// # Errors
     ///
     /// Those of [`get`](Snapshot::get).
     pub fn get_into(&self, key: u64, buffer: &mut Vec<u8>) -> Result<bool> {
         buffer.clear();
-        let Some(value) = self.get(key)? else { return Ok(false) };
-        buffer.extend_from_slice(&value);
-        Ok(true)
+        match self.generation.shard_of_key(key)? {
+            Some((shard, minishard)) => shard.reader().get_into(minishard, key, buffer),
+            None => Ok(false),
+        }
     }
 
     /// Returns the stored bytes of the value of a key, verified but not decoded; `None` if the key is absent.
@@ -95,8 +102,8 @@ impl Snapshot {
     ///
     /// Those of [`get`](Snapshot::get), except those of decoding.
     pub fn get_encoded(&self, key: u64) -> Result<Option<Value<'_>>> {
-        let Some(found) = self.generation.find(key)? else { return Ok(None) };
-        found.reader().verified_bytes(&found.key).map(|bytes| Some(Value::from_bytes(bytes)))
+        let Some((shard, minishard)) = self.generation.shard_of_key(key)? else { return Ok(None) };
+        shard.reader().stored(minishard, key).map(|encoded| encoded.map(Value::from_bytes))
     }
 
     /// Returns the `n` bytes directly before the stored value of a key; `None` if the key is absent. They are never

@@ -38,7 +38,7 @@ pub(super) struct Survey {
 
 /// Reads an index. It may be zlib in place of gzip.
 pub(super) fn read_index(shard: &ShardReader, range: ByteRange, cap: u64) -> Result<MinishardIndex<Bytes<'_>>> {
-    let encoded = shard.read_encoded_index(range)?;
+    let encoded = shard.read_encoded_index(range, range.end)?;
     if is_zlib(&encoded, shard.spec.minishard_index_encoding()) {
         let decoded = gzip::decode_zlib(&encoded, cap)?;
         MinishardIndex::of_decoded(encoded, Some(decoded), range)

@@ -131,8 +131,8 @@ impl Candidate {
 
     /// Opens the candidate for positioned reads, like [`OpenOptions::open`].
     ///
-    /// Opens all shards, but keeps only about 256 descriptors. After publishing, reads of other shards fail with
-    /// `GenerationGone`; open the store instead.
+    /// Opens all shards, but keeps only a quarter of the descriptors that the process may have. After publishing, reads of
+    /// other shards fail with `GenerationGone`; open the store instead.
     ///
     /// # Errors
     ///

@@ -150,6 +150,21 @@ impl Store {
             });
             assert!(peak <= MOST_MEMORY, "{}: {peak} bytes held at once", place());
         }
+        self.check_errors(damage);
+    }
+
+    /// Asserts that lookups by positioned reads fail like those in mapped files: with the same kinds, at the same places.
+    #[track_caller]
+    fn check_errors(&self, damage: &dyn Fn() -> String) {
+        let answers = |storage| {
+            let snapshot = self.open(storage, VerifyReads::Always).ok()?.snapshot();
+            let get = |key: &u64| match snapshot.get(*key) {
+                Ok(value) => Ok(value.map(|value| value.to_vec())),
+                Err(error) => Err((error.kind(), error.location(), error.key())),
+            };
+            Some(self.asked.iter().map(get).collect::<Vec<_>>())
+        };
+        assert_eq!(answers(Storage::Positioned), answers(Storage::Mapped), "{}: {}", self.name, damage());
     }
 
     /// Asserts that every answer is right or an error.

@@ -42,6 +42,8 @@ mod sequences;
 mod slices;
 mod store_v1;
 mod synthesis;
+#[cfg(target_os = "linux")]
+mod system_calls;
 mod verify;
 mod verify_reads;
 mod volume;

@@ -9,7 +9,7 @@
 //! A lookup waits once for the bytes of the file: index, checks and first values are usually within 10 cache lines,
 //! which are prefetched together as soon as their position is known.
 //!
-//! The general path ([`lookup`](super::lookup)) takes over if the result is [`Probe::Undecided`]:
+//! [`lookup`](super::lookup) takes over, with the general path, if the result is [`Probe::Undecided`]:
 //!
 //! - The shard is not raw, is read by positioned reads, or is an obsolete pair of files.
 //! - The minishard is not in the minishard map, or its block of the map is not filled yet.
@@ -78,6 +78,19 @@ impl ShardReader {
             Probe::Found(value) => Ok(Some(Value::borrowed_from(value))),
             Probe::Absent => Ok(None),
             Probe::Undecided => self.lookup(number, key),
+        }
+    }
+
+    /// Like [`get`](Self::get), but appends the value to a buffer. Returns whether the key exists.
+    #[inline]
+    pub(crate) fn get_into(&self, number: MinishardNumber, key: u64, buffer: &mut Vec<u8>) -> Result<bool> {
+        match self.probe(number, key) {
+            Probe::Found(value) => {
+                buffer.extend_from_slice(value);
+                Ok(true)
+            }
+            Probe::Absent => Ok(false),
+            Probe::Undecided => self.lookup_into(number, key, buffer),
         }
     }
 

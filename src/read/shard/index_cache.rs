@@ -1,11 +1,13 @@
 //! A cache, bounded in bytes, of minishard indexes that cannot be searched efficiently in place.
 //!
 //! It contains sorted copies of indexes (those that are gzip, are read by positioned reads, or have more than 64 keys
-//! that do not ascend) and checkpoints of other raw indexes of more than 64 keys.
+//! that do not ascend) and checkpoints of other raw indexes of more than 64 keys. For positioned reads, it also contains
+//! the places of the indexes that the minishard map does not have.
 //!
 //! The cache is a set-associative table of slots. A hit loads the few slots of its key through `arc-swap`, without
 //! a lock. It writes to memory that other threads use only if the entry is not marked as recently used yet. Its counter
-//! is striped over the threads. An insertion takes a lock, and evicts entries by the clock algorithm.
+//! is striped over the threads. An insertion evicts entries by the clock algorithm, under a lock. It never waits for the
+//! lock: a lookup whose index is not inserted has it all the same.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -13,8 +15,8 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 use arc_swap::{ArcSwap, ArcSwapOption, Guard};
 
-use crate::byte_range::ByteRange;
-use crate::format::locks::lock;
+use crate::byte_range::{ByteRange, RelativeRange};
+use crate::format::locks::{lock, try_lock};
 use crate::format::minishard_index::{Checkpoints, SortedIndex};
 use crate::ids::MinishardNumber;
 
@@ -31,19 +33,21 @@ const MAX_SLOTS_PER_ENTRY: usize = 4;
 /// The bytes of an entry in addition to its arrays: allocation headers, slots, and its position in the clock queue.
 const ENTRY_OVERHEAD: usize = 256;
 
-/// The cached form of a minishard index, with the range in the file of the encoded index from which it was made.
-///
-/// The checks begin at the end of the range.
-pub(crate) enum CachedIndex {
+/// What is cached of a minishard index, with the range in the file of the encoded index from which it was made.
+pub(crate) enum CachedPart {
     Checkpoints(Checkpoints, ByteRange),
-    Sorted(SortedIndex, ByteRange),
+    /// With the checks of the index and its values, which begin at the end of the range; empty if they were not read.
+    Sorted(SortedIndex, ByteRange, Box<[u8]>),
+    /// The stated ranges of the indexes of a block of minishards.
+    Places(Box<[Option<RelativeRange>]>),
 }
 
-impl CachedIndex {
+impl CachedPart {
     /// Returns the range of the encoded index in the file.
-    pub(crate) fn range(&self) -> ByteRange {
+    pub(crate) fn range(&self) -> Option<ByteRange> {
         match self {
-            Self::Checkpoints(_, range) | Self::Sorted(_, range) => *range,
+            Self::Checkpoints(_, range) | Self::Sorted(_, range, _) => Some(*range),
+            Self::Places(_) => None,
         }
     }
 
@@ -51,7 +55,8 @@ impl CachedIndex {
         ENTRY_OVERHEAD
             + match self {
                 Self::Checkpoints(checkpoints, _) => checkpoints.size(),
-                Self::Sorted(index, _) => index.size(),
+                Self::Sorted(index, _, checks) => index.size() + checks.len(),
+                Self::Places(places) => size_of_val(&**places),
             }
     }
 }
@@ -60,10 +65,10 @@ impl CachedIndex {
 pub(crate) struct Cached(Guard<Option<Arc<Entry>>>);
 
 impl Cached {
-    /// Returns the index. Always `Some`, because handles are created only from entries.
+    /// Returns what is cached. Always `Some`, because handles are created only from entries.
     #[inline]
-    pub(crate) fn index(&self) -> Option<&CachedIndex> {
-        self.0.as_ref().map(|entry| &entry.index)
+    pub(crate) fn part(&self) -> Option<&CachedPart> {
+        self.0.as_ref().map(|entry| &entry.part)
     }
 }
 
@@ -73,7 +78,10 @@ pub(crate) struct CacheKey {
     /// The open shard, numbered by [`MinishardCache::add_shard`]. Generations differ in the shards of a number, and have
     /// one cache.
     pub(crate) shard: u64,
+    /// The first minishard of the block for places.
     pub(crate) minishard: MinishardNumber,
+    /// Whether the entry has the places of a block, and not the index of a minishard.
+    pub(crate) has_places: bool,
 }
 
 /// A cache for all shards of a database: those of the current generation, and those of older ones that are still in
@@ -95,7 +103,7 @@ type Slots = Box<[ArcSwapOption<Entry>]>;
 
 struct Entry {
     key: CacheKey,
-    index: CachedIndex,
+    part: CachedPart,
     recently_used: AtomicBool,
 }
 
@@ -140,6 +148,7 @@ impl MinishardCache {
         self.shards.fetch_add(1, Ordering::Relaxed)
     }
 
+    /// Returns the entry of a key, and counts the access.
     #[inline]
     pub(crate) fn get(&self, key: CacheKey) -> Option<Cached> {
         let found = self.find(key);
@@ -148,8 +157,9 @@ impl MinishardCache {
         found
     }
 
+    /// Returns the entry of a key.
     #[inline]
-    fn find(&self, key: CacheKey) -> Option<Cached> {
+    pub(crate) fn find(&self, key: CacheKey) -> Option<Cached> {
         let slots = self.slots.load();
         ways(slots.len(), key).find_map(|slot| {
             let entry = slots.get(slot)?.load();
@@ -162,14 +172,16 @@ impl MinishardCache {
         })
     }
 
-    /// Inserts an index, unless it alone exceeds the capacity. Returns a handle to it in any case.
-    pub(crate) fn insert(&self, key: CacheKey, index: CachedIndex) -> Cached {
-        let size = index.size();
-        let entry = Arc::new(Entry { key, index, recently_used: AtomicBool::new(false) });
+    /// Inserts an entry, unless it alone exceeds the capacity, or another thread inserts one now. Returns a handle to it in
+    /// any case.
+    pub(crate) fn insert(&self, key: CacheKey, part: CachedPart) -> Cached {
+        let size = part.size();
+        let entry = Arc::new(Entry { key, part, recently_used: AtomicBool::new(false) });
         let capacity = self.capacity();
-        if size <= capacity {
-            let mut replaced = Vec::new(); // dropped after `writer`: arc-swap asks every thread about each slot
-            let mut writer = self.writer();
+        let mut replaced = Vec::new(); // dropped after `writer`: arc-swap asks every thread about each slot
+        if size <= capacity
+            && let Some(mut writer) = try_lock(&self.writer)
+        {
             writer.evict(&self.slots.load(), capacity - size); // before the insertion, so that the new entry stays
             while writer.should_grow(&self.slots.load(), key) {
                 let grown = writer.grown(&self.slots.load());
@@ -230,7 +242,7 @@ impl Writer {
                     *slot = Some(entry);
                     clock.push_back(number);
                 }
-                None => self.bytes -= entry.index.size(),
+                None => self.bytes -= entry.part.size(),
             }
         }
         self.clock = clock;
@@ -247,9 +259,9 @@ impl Writer {
         };
         let place = ways(slots.len(), entry.key).min_by_key(rank);
         let Some((number, slot)) = place.and_then(|number| Some((number, slots.get(number)?))) else { return };
-        self.bytes += entry.index.size();
+        self.bytes += entry.part.size();
         match slot.swap(Some(entry)) {
-            Some(other) => self.bytes -= other.index.size(),
+            Some(other) => self.bytes -= other.part.size(),
             None => self.clock.push_back(number),
         }
     }
@@ -263,7 +275,7 @@ impl Writer {
             match &*slot.load() {
                 Some(entry) if entry.recently_used.swap(false, Ordering::Relaxed) => self.clock.push_back(number),
                 Some(entry) => {
-                    self.bytes -= entry.index.size();
+                    self.bytes -= entry.part.size();
                     slot.store(None);
                 }
                 None => {}
@@ -276,7 +288,7 @@ impl Writer {
 #[inline]
 fn ways(slots: usize, key: CacheKey) -> std::ops::Range<usize> {
     // two arbitrary odd constants; the upper half of the product depends on all lower bits
-    let mixed = key.shard.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ key.minishard.0;
+    let mixed = key.shard.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ key.minishard.0 ^ u64::from(key.has_places) << 63;
     let mixed = mixed.wrapping_mul(0xd6e8_feb8_6659_fd93) >> 32;
     let sets = (slots / WAYS).max(1) as u64; // a power of two
     let first = usize::try_from(mixed & (sets - 1)).unwrap_or(0) * WAYS;
@@ -320,17 +332,17 @@ mod tests {
     use super::*;
     use crate::format::minishard_index::IndexView;
 
-    fn index() -> CachedIndex {
+    fn index() -> CachedPart {
         index_at(0)
     }
 
-    fn index_at(start: u64) -> CachedIndex {
+    fn index_at(start: u64) -> CachedPart {
         let index = SortedIndex::new(IndexView::view(&[0; 24 * 10]).unwrap());
-        CachedIndex::Sorted(index, ByteRange { start, end: start + 240 })
+        CachedPart::Sorted(index, ByteRange { start, end: start + 240 }, Box::default())
     }
 
     fn key(minishard: u64) -> CacheKey {
-        CacheKey { shard: 0, minishard: MinishardNumber(minishard) }
+        CacheKey { shard: 0, minishard: MinishardNumber(minishard), has_places: false }
     }
 
     #[test]
@@ -386,7 +398,7 @@ mod tests {
                 let number = (state >> 33) % 100; // the cache has room for about 30
                 let found = cache.get(key(number));
                 let cached = found.unwrap_or_else(|| cache.insert(key(number), index_at(number)));
-                assert!(cached.index().is_some_and(|index| index.range().start == number));
+                assert!(cached.part().and_then(CachedPart::range).is_some_and(|range| range.start == number));
                 assert!(cache.stats().bytes <= capacity);
             }
         };

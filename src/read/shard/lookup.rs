@@ -1,36 +1,30 @@
 //! The general path of lookups: for all shards and storages, and for all errors.
 //!
 //! ```text
-//! minishard  -> range of its index     from the minishard map (filled block by block), the minishard table, or the
-//!                                      shard index
+//! minishard  -> range of its index     places.rs
 //!            -> index                  in place, or read, decoded and cached; verified unless it is trusted
 //!            -> row                    found in the index
 //!            -> value                  read, verified and decoded: stored_value.rs
 //! ```
 
-use crate::byte_range::{ByteRange, RelativeRange};
-use crate::bytes::{Bytes, Storage};
-use crate::error::{Error, ErrorKind, Result};
+use crate::byte_range::ByteRange;
+use crate::bytes::{AlignedBytes, Bytes};
+use crate::error::{Error, Result};
 use crate::format::checks::ChecksPlace;
-use crate::format::manifest;
 use crate::format::minishard::{self, MinishardIndex};
-use crate::format::minishard_index::{self, Checkpoints, IndexView, SCAN_LIMIT, SearchableIndex, SortedIndex};
-use crate::format::minishard_table::{self, BLOCK_BITS};
-use crate::format::shard_index::ShardIndexEntry;
+use crate::format::minishard_index::{
+    self, Checkpoints, IndexView, ROW_LEN, Row, SCAN_LIMIT, SearchableIndex, SortedIndex,
+};
+use crate::format::spec::Encoding;
 use crate::ids::MinishardNumber;
 use crate::read::shard::budget::IndexBudget;
-use crate::read::shard::index_cache::{CacheKey, Cached, CachedIndex};
-use crate::read::shard::minishard_map::KnownMinishard;
-use crate::read::shard::reader::{ShardReader, to_usize};
+use crate::read::shard::fast_path::Probe;
+use crate::read::shard::index_cache::{CacheKey, Cached, CachedPart};
+use crate::read::shard::one_read::ReadBytes;
+use crate::read::shard::reader::ShardReader;
 use crate::read::shard::stored_value::FoundKey;
 use crate::read::shard::value::Value;
 use crate::read::shard::verification::VerifyScope;
-
-/// Pages are at least this large.
-const PAGE: u64 = 4096;
-
-/// Mask of the bits of a minishard number that select the minishard within its block.
-const IN_BLOCK: u64 = (1 << BLOCK_BITS) - 1;
 
 /// A minishard index that can be searched. The minishard has keys.
 pub(super) struct LocatedIndex<'a> {
@@ -44,27 +38,59 @@ pub(super) struct LocatedIndex<'a> {
 }
 
 impl ShardReader {
-    /// Returns the value of a key by the general path.
+    /// Returns the value of a key, by one read or by the general path.
     #[inline(never)]
     pub(crate) fn lookup(&self, number: MinishardNumber, key: u64) -> Result<Option<Value<'_>>> {
-        match self.find(number, key)? {
-            Some(found) => self.value(&found).map(Some),
-            None => Ok(None),
+        let Some(encoded) = self.stored(number, key)? else { return Ok(None) };
+        self.decoded(encoded).map(Some).map_err(|error| self.at(number, error).at_key(key))
+    }
+
+    /// Returns the stored bytes of a value, verified as the mode requires.
+    ///
+    /// Errors: those of [`find`](Self::find), and of the value.
+    pub(crate) fn stored(&self, number: MinishardNumber, key: u64) -> Result<Option<Bytes<'_>>> {
+        match self.read_at_once(number, key, |value| AlignedBytes::copy_of(value, self.alignment())) {
+            Probe::Found(copy) => return copy.map(|value| Some(Bytes::Owned(value))),
+            Probe::Absent => return Ok(None),
+            Probe::Undecided => {}
         }
+        let Some(found) = self.find_in_index(number, key)? else { return Ok(None) };
+        self.verified_bytes(&found).map(Some).map_err(|error| self.at(number, error).at_key(key))
+    }
+
+    /// Like [`lookup`](Self::lookup), but appends the value to a buffer. Returns whether the key exists.
+    #[inline(never)]
+    pub(crate) fn lookup_into(&self, number: MinishardNumber, key: u64, buffer: &mut Vec<u8>) -> Result<bool> {
+        if self.spec.data_encoding() == Encoding::Raw {
+            match self.read_at_once(number, key, |value| buffer.extend_from_slice(value)) {
+                Probe::Found(()) => return Ok(true),
+                Probe::Absent => return Ok(false),
+                Probe::Undecided => {}
+            }
+        }
+        let Some(value) = self.lookup(number, key)? else { return Ok(false) };
+        buffer.extend_from_slice(&value);
+        Ok(true)
     }
 
     /// Finds the row of a key in the minishard that it hashes to.
     ///
     /// Errors: `Corrupt`, also if the key is not found in an index with invalid ranges; `Io`, `TooLarge`.
     pub(crate) fn find(&self, number: MinishardNumber, key: u64) -> Result<Option<FoundKey>> {
+        match self.find_at_once(number, key) {
+            Probe::Found(found) => Ok(Some(found)),
+            Probe::Absent => Ok(None),
+            Probe::Undecided => self.find_in_index(number, key),
+        }
+    }
+
+    /// Like [`find`](Self::find), by the general path.
+    fn find_in_index(&self, number: MinishardNumber, key: u64) -> Result<Option<FoundKey>> {
         let located = self.index_of(number).map_err(|error| self.at(number, error).at_key(key))?;
         let Some(located) = located else { return Ok(None) };
         let index = located.searchable();
         match index.find(key) {
-            Some(row) => {
-                let checks = ChecksPlace { index_end: located.index_end, rows: index.len() as u64 };
-                Ok(Some(FoundKey { minishard: number, row, checks }))
-            }
+            Some(row) => Ok(Some(located.found(number, row))),
             None if index.miss_proves_absence() => Ok(None),
             None => Err(self.unproved_absence(number, key)),
         }
@@ -84,9 +110,7 @@ impl ShardReader {
         let Some(range) = self.locate_index(number).map_err(at)? else { return Ok(()) };
         budget.take(self.files().data_len(), number, range).map_err(at)?;
         let Some(located) = self.index_of(number).map_err(at)? else { return Ok(()) };
-        let index = located.searchable();
-        let checks = ChecksPlace { index_end: located.index_end, rows: index.len() as u64 };
-        index.for_each(|row| f(&FoundKey { minishard: number, row, checks }));
+        located.searchable().for_each(|row| f(&located.found(number, row)));
         Ok(())
     }
 
@@ -106,29 +130,14 @@ impl ShardReader {
         located.map(Some).map_err(|error| self.explain(number, Some(range), error))
     }
 
-    /// Returns the error for an index that is invalid at its stated range; `range` is `None` if that is not within the
-    /// file. The error is `error`, unless the shard index is damaged, or states another range: then the minishard table
-    /// is wrong although its checksums match.
-    #[cold]
-    fn explain(&self, number: MinishardNumber, range: Option<ByteRange>, error: Error) -> Error {
-        if error.kind() != ErrorKind::Corrupt || self.known.table.load().is_none() {
-            return error;
-        }
-        match self.index_range_from_entry(number).and_then(|stated| self.resolve_index(number, stated)) {
-            Ok(Some(stated)) if range == Some(stated) => error,
-            Ok(_) => minishard_table::wrong_place().at_path(&self.files().path().with_file_name(manifest::MINISHARDS)),
-            Err(damage) => damage,
-        }
-    }
-
     /// Returns a raw minishard index that is mapped or loaded. Verifies it as the mode requires.
     fn index_in_place(&self, number: MinishardNumber, range: ByteRange) -> Result<LocatedIndex<'_>> {
         let encoded = self.mapped_or_loaded(range).unwrap_or_default();
         let stored = MinishardIndex::of_decoded(encoded, None, range)?;
         let index = stored.view_in_place();
-        let kept = (index.len() > SCAN_LIMIT).then(|| self.cache.get(self.cache_key(number))).flatten();
+        let kept = (index.len() > SCAN_LIMIT).then(|| self.cache.get(self.cache_key(number, false))).flatten();
         // The entry is of another range if the minishard table of a later generation is wrong: verify what is there now.
-        let kept = kept.filter(|kept| kept.index().is_some_and(|kept| kept.range() == range));
+        let kept = kept.filter(|kept| kept.part().and_then(CachedPart::range) == Some(range));
         // A cached entry was made from a verified index, so only `Always` verifies the index again.
         if kept.is_none() || !self.verification.remembers() {
             let trusted = self.verify_used_index(number, &stored, VerifyScope::IndexAndValuesIfSmall)?;
@@ -145,167 +154,55 @@ impl ShardReader {
     /// Caches checkpoints of a large raw index, or a sorted copy if its ids do not ascend.
     fn cache_large_index(&self, number: MinishardNumber, index: IndexView<'_>, range: ByteRange) -> Cached {
         let new = match Checkpoints::new(index) {
-            Some(checkpoints) => CachedIndex::Checkpoints(checkpoints, range),
-            None => CachedIndex::Sorted(SortedIndex::new(index), range),
+            Some(checkpoints) => CachedPart::Checkpoints(checkpoints, range),
+            None => CachedPart::Sorted(SortedIndex::new(index), range, Box::default()),
         };
-        self.cache.insert(self.cache_key(number), new)
+        self.cache.insert(self.cache_key(number, false), new)
     }
 
     /// Returns the sorted copy of an index that cannot be searched in place, if it is cached.
     fn cached_index(&self, number: MinishardNumber) -> Option<LocatedIndex<'static>> {
-        let cached = self.cache.get(self.cache_key(number))?;
-        let Some(CachedIndex::Sorted(_, range)) = cached.index() else { return None };
+        let cached = self.cache.get(self.cache_key(number, false))?;
+        let Some(CachedPart::Sorted(_, range, _)) = cached.part() else { return None };
         Some(LocatedIndex { raw: IndexView::default(), index_end: range.end, cached: Some(cached) })
     }
 
-    /// Reads, verifies and decodes a minishard index, and caches a sorted copy.
+    /// Reads, verifies and decodes a minishard index, and caches a sorted copy with the checks. One read, or two if a gzip
+    /// index has more rows than expected.
     fn read_index(&self, number: MinishardNumber, range: ByteRange) -> Result<LocatedIndex<'static>> {
-        let index = self.read_minishard_index(range)?;
-        self.verify_used_index(number, &index, VerifyScope::Index)?;
-        let sorted = CachedIndex::Sorted(SortedIndex::new(index.view()), range);
-        let cached = self.cache.insert(self.cache_key(number), sorted);
+        let with_checks = range.end.saturating_add(self.checks_len(range)).min(self.files.data_len());
+        let bytes = self.read_encoded_index(range, with_checks)?;
+        let read = ReadBytes { start: range.start, bytes: &bytes };
+        let (encoding, cap) = (self.spec.minishard_index_encoding(), self.options.max_index_bytes);
+        let index = MinishardIndex::decode(read.of(range).unwrap_or_default(), range, encoding, cap)?;
+        if !self.has_intact_index(number, &index, read) {
+            self.compare_index_check(number, &index)?;
+        }
+        let sorted = CachedPart::Sorted(SortedIndex::new(index.view()), range, self.value_checks(index.checks(), read));
+        let cached = self.cache.insert(self.cache_key(number, false), sorted);
         Ok(LocatedIndex { raw: IndexView::default(), index_end: range.end, cached: Some(cached) })
     }
 
-    /// Returns the range in the file of the encoded index of a minishard; `None` if the minishard has no keys.
-    ///
-    /// Like [`stated_index_range`](Self::stated_index_range), also fills the minishard map and prefetches.
-    ///
-    /// Errors: `Corrupt` if the range is not within the file, or if the shard index is damaged; `Io`.
-    pub(crate) fn locate_index(&self, number: MinishardNumber) -> Result<Option<ByteRange>> {
-        let stated = self.stated_index_range(number)?;
-        self.resolve_index(number, stated).map_err(|error| self.explain(number, None, error))
-    }
-
-    /// Returns the range that the minishard table or the shard index states for the encoded index of a minishard; empty
-    /// if the minishard has no keys.
-    ///
-    /// Also fills the minishard's block of the minishard map, if it is not filled yet, and asks the kernel to prefetch
-    /// the minishard before its first use.
-    ///
-    /// Errors: `Corrupt` if the shard index is damaged; `Io`.
-    fn stated_index_range(&self, number: MinishardNumber) -> Result<RelativeRange> {
-        if self.minishard_map.can_fill(number) && !self.fill_from_table(number) {
-            self.fill_from_shard_index(number)?;
-        }
-        if let Some(known) = self.minishard_map.get(number) {
-            // Prefetched before the first use only, which is known in the mode `Once`: then the index becomes trusted.
-            // With `Always` it never does, and every lookup would make a system call. With `Never`, and in foreign
-            // shards, it is trusted from the start.
-            if self.verification.remembers() && !known.trusted.has_index() {
-                self.will_need_minishard(number, known);
-            }
-            return Ok(known.index());
-        }
-        // Each lookup reads the table block or the shard index entry again if the minishard is not in the map:
-        // - indexes are gzip, the shard has more than `MOST_MINISHARDS`, or the file ends within the shard index
-        // - the minishard has 255 keys or more, or is too far from the start of its group
-        // - the table has a block for it, but does not describe it
-        // - its range is invalid: reversed, or not a number of whole rows
-        let block = self.table_block(number);
-        match block.and_then(|block| *block.get(to_usize(number.0 & IN_BLOCK))?) {
-            Some(stated) => Ok(stated),
-            None => self.index_range_from_entry(number),
+    /// Returns how many bytes after an encoded index to read for its check and those of its values. For a gzip index, whose
+    /// rows are not known yet, enough for 1,000 rows, or for one row per two bytes.
+    pub(super) fn checks_len(&self, index: ByteRange) -> u64 {
+        match self.spec.minishard_index_encoding() {
+            _ if !self.verifies() => 0,
+            Encoding::Raw => 4 * (1 + index.len() / ROW_LEN),
+            Encoding::Gzip => 4096 + 2 * index.len(),
         }
     }
 
-    /// Fills the block of a minishard from the minishard table. Returns false if the table does not have the block, or
-    /// the block is damaged.
-    #[cold]
-    fn fill_from_table(&self, number: MinishardNumber) -> bool {
-        let block = number.0 >> BLOCK_BITS;
-        self.table_block(number).is_some_and(|indexes| {
-            self.minishard_map.fill(block, &indexes, self.verification.exempt_parts(&self.known.whole_verified));
-            true
-        })
-    }
-
-    /// Fills the block of a minishard from the shard index.
-    #[cold]
-    fn fill_from_shard_index(&self, number: MinishardNumber) -> Result<()> {
-        self.verify_shard_index()?;
-        let block = number.0 >> BLOCK_BITS;
-        let first = ShardIndexEntry::position(MinishardNumber(block << BLOCK_BITS)).start;
-        let end = ShardIndexEntry::position(MinishardNumber((block + 1) << BLOCK_BITS)).start;
-        let range = ByteRange { start: first, end: end.min(self.spec.shard_index_len()) };
-        let bytes = self.files().main_file.read(range, 1)?;
-        let entries = bytes.chunks_exact(size_of::<ShardIndexEntry>()).filter_map(ShardIndexEntry::read);
-        let indexes: Vec<_> = entries.map(|entry| Some(entry.stated_range())).collect();
-        self.minishard_map.fill(block, &indexes, self.verification.exempt_parts(&self.known.whole_verified));
-        Ok(())
-    }
-
-    /// Fills the minishard map, until `goes_on` returns false or the shard index cannot be read, which lookups report.
-    pub(crate) fn fill_minishard_map(&self, goes_on: &dyn Fn() -> bool) {
-        let blocks = self.spec.minishards().div_ceil(1 << BLOCK_BITS);
-        for number in (0..blocks).map(|block| MinishardNumber(block << BLOCK_BITS)) {
-            if !goes_on() {
-                return;
-            }
-            let has_room = self.minishard_map.can_fill(number); // false also if the block is filled
-            if has_room && !self.fill_from_table(number) && self.fill_from_shard_index(number).is_err() {
-                return;
-            }
+    /// Returns the checks of an index and its values; empty without verification, and if they cannot be read: reads of the
+    /// values report it.
+    fn value_checks(&self, checks: ChecksPlace, read: ReadBytes<'_>) -> Box<[u8]> {
+        let last = usize::try_from(checks.rows).ok().and_then(|rows| checks.place_of_value(rows.checked_sub(1)?));
+        let Some(last) = last.filter(|_| self.verifies()) else { return Box::default() };
+        let range = ByteRange { start: checks.index_end, end: last.end };
+        match read.of(range) {
+            Some(checks) => checks.into(),
+            None => self.read(range).map(|checks| checks.to_vec().into()).unwrap_or_default(),
         }
-    }
-
-    /// Returns what the minishard table states about the block of a minishard; `None` if there is no table, or if the
-    /// block cannot be read or is damaged.
-    pub(super) fn table_block(&self, number: MinishardNumber) -> Option<Vec<Option<RelativeRange>>> {
-        self.known.table.load().as_ref()?.block(number.0 >> BLOCK_BITS)
-    }
-
-    /// Asks the kernel to prefetch the pages of a minishard if it has more than one: page faults would read them one
-    /// after the other.
-    ///
-    /// The minishard is assumed to end where the index of the next one begins. If the next one has no keys, or is not in
-    /// the map, only the pages of the index are prefetched.
-    fn will_need_minishard(&self, number: MinishardNumber, known: KnownMinishard) {
-        /// Longer minishards, in bytes, are not prefetched: page faults read only the values that are used.
-        const MOST: u64 = 64 << 10;
-        let Storage::Mapped(_) = self.files().data() else { return };
-        let RelativeRange { start, end } = known.index();
-        let next = self.minishard_map.get(MinishardNumber(number.0 + 1)).filter(|next| next.rows > 0);
-        let start = self.base().saturating_add(start);
-        let end = self.base().saturating_add(next.map_or(end, |next| next.start));
-        if end.saturating_sub(start) <= MOST && start / PAGE < end.saturating_sub(1) / PAGE {
-            self.will_need_data(ByteRange { start: start - start % PAGE, end });
-        }
-    }
-
-    /// Returns the range of the shard index entry that a lookup in this minishard will read. `None` if the minishard
-    /// map or the minishard table has the position, so that no entry is read.
-    pub(crate) fn wanted_entry(&self, number: MinishardNumber) -> Option<ByteRange> {
-        if self.minishard_map.can_fill(number) {
-            self.fill_from_table(number);
-        }
-        let is_known = self.minishard_map.get(number).is_some() || self.table_block(number).is_some();
-        (!is_known).then(|| ShardIndexEntry::position(number))
-    }
-
-    /// Returns the range that the shard index entry of a minishard states for its encoded index; empty if the minishard
-    /// has no keys. Verifies the shard index at its first use.
-    fn index_range_from_entry(&self, number: MinishardNumber) -> Result<RelativeRange> {
-        self.verify_shard_index()?;
-        let entry = self.files().main_file.read(ShardIndexEntry::position(number), 1)?;
-        match ShardIndexEntry::read(&entry) {
-            Some(entry) => Ok(entry.stated_range()),
-            None => Err(Error::corrupt("expected a shard index entry of 16 bytes, found fewer")),
-        }
-    }
-
-    /// Converts the range that a shard index entry states to one of the file; `None` for a minishard without keys.
-    #[inline]
-    pub(crate) fn resolve_entry(&self, number: MinishardNumber, entry: ShardIndexEntry) -> Result<Option<ByteRange>> {
-        match entry.minishard_index() {
-            Some(stated) => self.resolve_index(number, stated),
-            None => Ok(None),
-        }
-    }
-
-    /// Converts a stated range to one of the file; `None` for the empty index of a minishard without keys.
-    fn resolve_index(&self, number: MinishardNumber, stated: RelativeRange) -> Result<Option<ByteRange>> {
-        minishard::index_range(number, stated, self.base(), self.files().data_len())
     }
 
     /// Reads and decodes a minishard index. Does not verify it.
@@ -314,48 +211,61 @@ impl ShardReader {
     #[inline(always)] // with `decode` 4 % of a walk over small minishards: the index is not copied
     pub(crate) fn read_minishard_index(&self, range: ByteRange) -> Result<MinishardIndex<Bytes<'_>>> {
         let (encoding, cap) = (self.spec.minishard_index_encoding(), self.options.max_index_bytes);
-        MinishardIndex::decode(self.read_encoded_index(range)?, range, encoding, cap)
+        MinishardIndex::decode(self.read_encoded_index(range, range.end)?, range, encoding, cap)
     }
 
-    /// Reads an encoded minishard index.
+    /// Reads an encoded minishard index, and the bytes after it up to `end`.
     ///
     /// Errors: `TooLarge` if it has to be read into memory and exceeds the cap; `Io`.
-    pub(crate) fn read_encoded_index(&self, range: ByteRange) -> Result<Bytes<'_>> {
+    pub(crate) fn read_encoded_index(&self, range: ByteRange, end: u64) -> Result<Bytes<'_>> {
         let data = self.files().data();
         if data.mapped_or_loaded().is_none() {
             minishard::check_index_len(range, self.options.max_index_bytes)?;
         }
-        data.read(range, 1)
+        data.read(ByteRange { end, ..range }, 1)
     }
 
     #[inline]
-    fn cache_key(&self, minishard: MinishardNumber) -> CacheKey {
-        CacheKey { shard: self.cache_shard, minishard }
+    pub(super) fn cache_key(&self, minishard: MinishardNumber, has_places: bool) -> CacheKey {
+        CacheKey { shard: self.cache_shard, minishard, has_places }
     }
 }
 
 impl LocatedIndex<'_> {
     #[inline]
     pub(super) fn searchable(&self) -> SearchableIndex<'_> {
-        match self.cached.as_ref().and_then(Cached::index) {
-            Some(CachedIndex::Checkpoints(checkpoints, _)) => SearchableIndex::Checkpointed(self.raw, checkpoints),
-            Some(CachedIndex::Sorted(sorted, _)) => SearchableIndex::Sorted(sorted),
-            None => SearchableIndex::Scanned(self.raw),
+        match self.cached.as_ref().and_then(Cached::part) {
+            Some(CachedPart::Checkpoints(checkpoints, _)) => SearchableIndex::Checkpointed(self.raw, checkpoints),
+            Some(CachedPart::Sorted(sorted, ..)) => SearchableIndex::Sorted(sorted),
+            Some(CachedPart::Places(_)) | None => SearchableIndex::Scanned(self.raw),
         }
+    }
+
+    fn found(&self, number: MinishardNumber, row: Row) -> FoundKey {
+        let checks = ChecksPlace { index_end: self.index_end, rows: self.searchable().len() as u64 };
+        let value_check = match self.cached.as_ref().and_then(Cached::part) {
+            Some(CachedPart::Sorted(_, range, bytes)) => {
+                ReadBytes { start: range.end, bytes }.value_check(checks, row.number)
+            }
+            _ => None,
+        };
+        FoundKey { minishard: number, row, checks, value_check }
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::byte_range::RelativeRange;
     use crate::bytes::StorageKind;
     use crate::common::TempDir;
+    use crate::error::ErrorKind;
     use crate::format::checksum::Checksum;
     use crate::format::hash::HashFunction;
     use crate::format::layout::{Layout, ValueAlignment};
-    use crate::format::manifest::AuxiliaryRecord;
-    use crate::format::minishard_table::{BlockPlace, BlockToWrite, PackingBuilder, Section};
-    use crate::format::spec::Encoding;
+    use crate::format::manifest::{self, AuxiliaryRecord};
+    use crate::format::minishard_table::{self, BlockPlace, BlockToWrite, PackingBuilder, Section};
+    use crate::format::shard_index::ShardIndexEntry;
     use crate::format::spec::ShardingSpec;
     use crate::ids::ShardNumber;
     use crate::read::shard::fast_path::Probe;

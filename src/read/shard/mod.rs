@@ -5,7 +5,8 @@
 //!
 //! handle         the handle of applications   reader, files, value
 //! fast_path      the fast path                minishard_map, lookup
-//! lookup         the general path             table_file, index_cache, stored_value, preamble, named_ranges
+//! one_read       by one positioned read
+//! lookup         the general path             places, table_file, index_cache, stored_value, preamble, named_ranges
 //! verify         verification of checksums    verification
 //! whole_file     a file against its manifest
 //! entries, keys  walks                        rows, entry_blocks, budget
@@ -23,6 +24,8 @@ mod keys;
 mod lookup;
 mod minishard_map;
 mod named_ranges;
+mod one_read;
+mod places;
 mod preamble;
 mod reader;
 mod rows;

@@ -57,7 +57,7 @@ impl CurrentMinishard {
     #[inline]
     pub(crate) fn found(&self, row: Row) -> FoundKey {
         let checks = ChecksPlace { index_end: self.index.end, rows: self.rows };
-        FoundKey { minishard: self.number, row, checks }
+        FoundKey { minishard: self.number, row, checks, value_check: None }
     }
 }
 

@@ -18,22 +18,29 @@ pub(crate) struct FoundKey {
     pub(crate) minishard: MinishardNumber,
     pub(crate) row: Row,
     pub(crate) checks: ChecksPlace,
+    /// The check of the value, if it was read with the index.
+    pub(crate) value_check: Option<u32>,
 }
 
 impl ShardReader {
     /// Returns the decoded value of a stored key.
     pub(crate) fn value(&self, found: &FoundKey) -> Result<Value<'_>> {
-        let decoded = self.verified_bytes(found).and_then(|encoded| match self.spec.data_encoding() {
+        let decoded = self.verified_bytes(found).and_then(|encoded| self.decoded(encoded));
+        decoded.map_err(|error| self.at(found.minishard, error).at_key(found.row.id))
+    }
+
+    /// Decodes the stored bytes of a value.
+    pub(super) fn decoded<'a>(&self, encoded: Bytes<'a>) -> Result<Value<'a>> {
+        match self.spec.data_encoding() {
             Encoding::Raw => Ok(Value::from_bytes(encoded)),
             Encoding::Gzip => self.decode_value(&encoded),
-        });
-        decoded.map_err(|error| self.at(found.minishard, error).at_key(found.row.id))
+        }
     }
 
     /// Returns the stored bytes of a value, verified as the mode requires.
     pub(crate) fn verified_bytes(&self, found: &FoundKey) -> Result<Bytes<'_>> {
         let encoded = self.unverified_bytes(found.row)?;
-        self.verify_used_value(found.minishard, found.row, found.checks, &encoded)?;
+        self.verify_used_value(found, &encoded)?;
         Ok(encoded)
     }
 

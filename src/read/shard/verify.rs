@@ -17,6 +17,7 @@ use crate::ids::{Location, MinishardNumber};
 use crate::read::shard::entry_blocks::EntryBlocks;
 use crate::read::shard::minishard_map::{KnownMinishard, Trusted};
 use crate::read::shard::reader::ShardReader;
+use crate::read::shard::stored_value::FoundKey;
 use crate::read::shard::verification::{LARGE_VALUE, VerifyScope};
 
 /// A minishard is small if its index and its values together span at most this many bytes. All its values are verified
@@ -38,6 +39,11 @@ impl ShardReader {
     /// Returns the number of minishards in the minishard map that lookups have marked as trusted.
     pub(crate) fn verified_minishards(&self) -> u64 {
         self.minishard_map.marked()
+    }
+
+    /// Whether bytes that are read need verification.
+    pub(super) fn verifies(&self) -> bool {
+        self.verification.exempt_parts(&self.known.whole_verified) == Trusted::NOTHING
     }
 
     /// Returns the parts of a minishard that need no verification, if its index is directly before `checks`.
@@ -105,13 +111,8 @@ impl ShardReader {
     }
 
     /// Verifies a stored value before its use, unless it is trusted or marked as verified.
-    pub(crate) fn verify_used_value(
-        &self,
-        number: MinishardNumber,
-        row: Row,
-        checks: ChecksPlace,
-        encoded: &[u8],
-    ) -> Result<()> {
+    pub(crate) fn verify_used_value(&self, found: &FoundKey, encoded: &[u8]) -> Result<()> {
+        let FoundKey { minishard: number, row, checks, value_check } = *found;
         let in_place = self.has_values_in_place();
         let is_large = encoded.len() as u64 > LARGE_VALUE;
         if in_place
@@ -121,7 +122,9 @@ impl ShardReader {
         {
             return Ok(());
         }
-        self.compare_value_check(row, checks, encoded)?;
+        if value_check.is_none_or(|stated| stated != checks::compute_value_check(row.id, encoded)) {
+            self.compare_value_check(row, checks, encoded)?;
+        }
         if in_place && is_large && self.verification.remembers() {
             self.verification.mark_large_value_verified(row.value, self.body_len());
         }
@@ -141,8 +144,7 @@ impl ShardReader {
     /// Does nothing if the manifest does not state the CRC-32 of the shard index, if the mode is `Never`, or if the
     /// whole shard is verified. Cost: reads all of the shard index, except for holes.
     pub(crate) fn verify_shard_index(&self) -> Result<()> {
-        let is_needed = self.verification.exempt_parts(&self.known.whole_verified) == Trusted::NOTHING;
-        let Some(stated) = self.shard_index_crc32().filter(|_| is_needed) else { return Ok(()) };
+        let Some(stated) = self.shard_index_crc32().filter(|_| self.verifies()) else { return Ok(()) };
         if self.verification.shard_index.load(Ordering::Relaxed) {
             return Ok(());
         }
