@@ -2,6 +2,8 @@
 
 use std::fs::File;
 use std::io::{self, Read};
+#[cfg(target_os = "linux")]
+use std::num::NonZero;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -77,7 +79,7 @@ impl PositionedFile {
         self.len
     }
 
-    /// Advises the kernel, if the file is kept open. Errors are ignored: reads work without the advice.
+    /// Advises the kernel how the file will be read.
     #[cfg(target_os = "linux")]
     pub(crate) fn advise(&self, access: Access) {
         let advice = match access {
@@ -85,13 +87,28 @@ impl PositionedFile {
             Access::Random => Advice::Random,
             Access::Sequential => Advice::Sequential,
         };
+        self.advise_range(ByteRange { start: 0, end: 0 }, advice); // the whole file
+    }
+
+    /// Asks the kernel to prefetch the pages of a range. Does not wait for them.
+    #[cfg(target_os = "linux")]
+    pub(crate) fn will_need(&self, range: ByteRange) {
+        self.advise_range(range, Advice::WillNeed);
+    }
+
+    /// Advises the kernel, if the file is kept open. Errors are ignored: reads work without the advice.
+    #[cfg(target_os = "linux")]
+    fn advise_range(&self, range: ByteRange, advice: Advice) {
         if let Some(file) = &*self.file.get() {
-            let _ = rustix::fs::fadvise(file, 0, None, advice);
+            let _ = rustix::fs::fadvise(file, range.start, NonZero::new(range.len()), advice);
         }
     }
 
     #[cfg(not(target_os = "linux"))]
     pub(crate) fn advise(&self, _: Access) {}
+
+    #[cfg(not(target_os = "linux"))]
+    pub(crate) fn will_need(&self, _: ByteRange) {}
 
     /// Begins a pass: the file is read ahead in blocks until the last pass ends.
     pub(crate) fn begin_pass(&self) {

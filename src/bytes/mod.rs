@@ -182,10 +182,12 @@ impl Storage {
         }
     }
 
-    /// Asks the kernel to prefetch the pages of a range. Does nothing unless the file is mapped.
+    /// Asks the kernel to prefetch the pages of a range. Does nothing if the file is loaded.
     pub(crate) fn will_need(&self, range: ByteRange) {
-        if let Self::Mapped(mapping) = self {
-            mapping.will_need(range);
+        match self {
+            Self::Mapped(mapping) => mapping.will_need(range),
+            Self::File(file) => file.will_need(range),
+            Self::Heap(_) | Self::Huge(_) => {}
         }
     }
 

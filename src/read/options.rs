@@ -29,6 +29,7 @@ pub struct OpenOptions {
     pub(super) populate: bool,
     pub(super) read_ahead_index: bool,
     pub(super) max_maps: usize,
+    pub(crate) io_depth: usize,
 }
 
 impl Default for OpenOptions {
@@ -45,6 +46,7 @@ impl Default for OpenOptions {
             populate: false,
             read_ahead_index: false,
             max_maps: DEFAULT_MAX_MAPS,
+            io_depth: 32,
         }
     }
 }
@@ -158,6 +160,18 @@ impl OpenOptions {
     /// Default: 60,000.
     pub fn max_maps(&mut self, maps: usize) -> &mut OpenOptions {
         self.max_maps = maps;
+        self
+    }
+
+    /// Sets how many positioned reads a batch ([`Snapshot::get_many`](crate::Snapshot::get_many) and its kin) keeps in
+    /// flight where reads are slow. Default: 32.
+    ///
+    /// A disk or a network file system serves many reads in about the time of one. Each read in flight takes a thread, which
+    /// the batch starts once two of its reads in a row took more than 20 microseconds, and which ends with the batch: a batch
+    /// whose data is in memory starts none. 1 starts none ever, and 0 is 1. Has no effect on mapped or loaded shards:
+    /// [`Snapshot::read_ahead`](crate::Snapshot::read_ahead) is for the former.
+    pub fn io_depth(&mut self, reads: usize) -> &mut OpenOptions {
+        self.io_depth = reads;
         self
     }
 

@@ -5,6 +5,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, LazyLock, Mutex};
+use std::thread;
+use std::time::Duration;
 
 use crate::format::locks::lock;
 
@@ -52,6 +54,11 @@ struct Notes {
     failing_read: Option<(i32, usize)>,
     /// The operations and reads that failed.
     faults: usize,
+    /// The time that each read takes.
+    delay: Duration,
+    reads_in_flight: usize,
+    /// The most reads that were in flight at the same time.
+    most_in_flight: usize,
 }
 
 /// Records the operations below a directory until it is dropped.
@@ -84,6 +91,14 @@ impl Watch {
         let mut notes = lock(&self.notes);
         notes.failing_read = Some((error, notes.reads + nth));
         notes.faults = 0;
+    }
+
+    /// Lets each read wait, like that of a disk. Returns the most reads that were in flight since the last call.
+    #[cfg(test)]
+    pub(crate) fn delay_reads(&self, delay: Duration) -> usize {
+        let mut notes = lock(&self.notes);
+        notes.delay = delay;
+        std::mem::take(&mut notes.most_in_flight)
     }
 
     /// Ends the fault. Returns the number of operations and reads that failed.
@@ -131,12 +146,12 @@ pub(super) fn perform<T>(operation: Operation<'_>, call: impl FnOnce() -> io::Re
 
 /// Makes a read, or fails it if it is the one that shall fail.
 pub fn inspect<T>(path: &Path, call: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
-    if let Some((_, notes)) = watcher_of(path)
-        && let Some(error) = lock(&notes).fault_of_read()
-    {
-        return Err(error);
-    }
-    call()
+    let Some((_, notes)) = watcher_of(path) else { return call() };
+    let delay = lock(&notes).begin_read()?;
+    thread::sleep(delay);
+    let result = call();
+    lock(&notes).reads_in_flight -= 1;
+    result
 }
 
 fn watcher_of(path: &Path) -> Option<(PathBuf, Arc<Mutex<Notes>>)> {
@@ -144,12 +159,17 @@ fn watcher_of(path: &Path) -> Option<(PathBuf, Arc<Mutex<Notes>>)> {
 }
 
 impl Notes {
-    fn fault_of_read(&mut self) -> Option<io::Error> {
+    /// Begins a read, and returns how long it waits, or the error that it fails with.
+    fn begin_read(&mut self) -> io::Result<Duration> {
         let now = self.reads;
         self.reads += 1;
-        let (error, _) = self.failing_read.filter(|(_, nth)| now == *nth)?;
-        self.faults += 1;
-        Some(io::Error::from_raw_os_error(error))
+        if let Some((error, _)) = self.failing_read.filter(|(_, nth)| now == *nth) {
+            self.faults += 1;
+            return Err(io::Error::from_raw_os_error(error));
+        }
+        self.reads_in_flight += 1;
+        self.most_in_flight = self.most_in_flight.max(self.reads_in_flight);
+        Ok(self.delay)
     }
 
     fn fault_of(&mut self, operation: &Operation<'_>) -> Option<io::Error> {

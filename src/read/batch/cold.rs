@@ -20,7 +20,7 @@ impl Snapshot {
     /// memory.
     ///
     /// This is a hint: it changes no result, and errors are left to the lookups. It waits for the indexes of the keys,
-    /// but not for their values. It has no effect on files that are not mapped.
+    /// but not for their values. It has no effect on data that is loaded.
     ///
     /// Cost: up to three system calls per key. They are wasted if the pages are in memory already; otherwise the disk
     /// serves many reads at a time instead of one. The pages of all keys should fit into memory together: pass a few
@@ -65,12 +65,19 @@ impl Wanted<'_> {
         self.shard.wanted_entry(self.minishard)
     }
 
+    /// Returns the range of the index or, if one positioned read returns the whole minishard, of that.
     fn index(&self) -> Option<ByteRange> {
-        self.shard.locate_index(self.minishard).ok()?
+        match self.shard.short(self.minishard) {
+            Some(minishard) => Some(minishard.span()),
+            None => self.shard.locate_index(self.minishard).ok()?,
+        }
     }
 
     /// Returns the range of the value, without the bytes on pages of the index.
     fn rest_of_value(&self) -> Option<ByteRange> {
+        if self.shard.short(self.minishard).is_some() {
+            return None;
+        }
         let index = pages_of(self.index()?);
         let found = self.shard.find(self.minishard, self.key).ok()??;
         let value = self.shard.value_range(found.row).ok()?;

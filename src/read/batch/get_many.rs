@@ -1,14 +1,19 @@
 //! Batch lookups, staged so that cache misses overlap, on one thread or several.
 //!
-//! A group of keys goes through the fast path one step at a time. Each step prefetches the bytes of the next step for
+//! Keys in files that are read by positioned reads are the part of `positioned`. Of others, a group goes through the fast path
+//! one step at a time. Each step prefetches the bytes of the next step for
 //! all keys of the group: first the entries of the minishard map, then the minishards, then the values.
 
 use std::num::NonZero;
 use std::ops::ControlFlow;
 
+use crate::bytes::{Bytes, StorageKind};
 use crate::error::{Error, Result};
+use crate::format::spec::Encoding;
+use crate::ids::MinishardNumber;
 use crate::prefetch;
-use crate::read::shard::{FastMinishard, Probe, Value, ValueLocation, prefetch_index};
+use crate::read::batch::positioned::Batch;
+use crate::read::shard::{FastMinishard, Probe, ShardReader, Value, ValueLocation, prefetch_index};
 use crate::read::snapshot::Snapshot;
 use crate::threads::for_each;
 
@@ -25,7 +30,8 @@ impl Snapshot {
     /// Returns the values of many keys, in the order of `keys`. Keys may repeat.
     ///
     /// Each key has its own result, so an error hides no other result. Cost: for mapped data, several times less per
-    /// key than [`get`](Snapshot::get).
+    /// key than [`get`](Snapshot::get). Positioned reads are made in the order of the data, neighbours together and, where
+    /// they are slow, several at a time: see [`OpenOptions::io_depth`](crate::OpenOptions::io_depth).
     pub fn get_many(&self, keys: &[u64]) -> Vec<Result<Option<Value<'_>>>> {
         let mut values = Vec::with_capacity(keys.len());
         let ControlFlow::Continue(()) = self.get_many_with(keys, |_, value| {
@@ -36,6 +42,9 @@ impl Snapshot {
     }
 
     /// Calls `f` with each position in `keys` and the value of that key, in order, until `f` breaks.
+    ///
+    /// By positioned reads, 1,024 keys are looked up before the first call of `f`. Memory: their values, as far as those take
+    /// 32 MiB, and 128 KiB for each read in flight. Values beyond that, and those of more than 128 KiB, are read alone.
     ///
     /// ```no_run
     /// use std::ops::ControlFlow;
@@ -56,6 +65,24 @@ impl Snapshot {
         keys: &[u64],
         mut f: impl FnMut(usize, Result<Option<Value<'a>>>) -> ControlFlow<B>,
     ) -> ControlFlow<B> {
+        let blocks = keys.chunks(KEYS_PER_BLOCK).enumerate();
+        let io_depth = self.generation.options().io_depth;
+        let mut get =
+            |(number, keys)| self.get_block(keys, io_depth, |at, value| f(number * KEYS_PER_BLOCK + at, value));
+        blocks.into_iter().try_for_each(&mut get)
+    }
+
+    /// Like [`get_many_with`](Self::get_many_with) for at most `KEYS_PER_BLOCK` keys, with up to `io_depth` reads at a time.
+    fn get_block<'a, B>(
+        &'a self,
+        keys: &[u64],
+        io_depth: usize,
+        mut f: impl FnMut(usize, Result<Option<Value<'a>>>) -> ControlFlow<B>,
+    ) -> ControlFlow<B> {
+        if let Some(mut batch) = self.batch(keys) {
+            let values = keys.iter().zip(batch.stored(io_depth)).enumerate();
+            return values.into_iter().try_for_each(|(at, (key, stored))| f(at, self.value_of(*key, stored)));
+        }
         for (group_number, group) in keys.chunks(GROUP).enumerate() {
             let values = self.stage(group);
             for (at, (key, value)) in group.iter().zip(values).enumerate() {
@@ -112,7 +139,8 @@ impl Snapshot {
     ///
     /// The calling thread is one of the threads. Each call starts the others, which pays off for many keys, or for
     /// values that are decoded or read. A thread takes 1024 keys at a time, so a batch of at most 1024 keys uses one
-    /// thread. If the process cannot start more threads, fewer are used. Nothing is allocated per key.
+    /// thread. If the process cannot start more threads, fewer are used. Nothing is allocated per key for mapped or loaded
+    /// values. The threads share the reads in flight of [`OpenOptions::io_depth`](crate::OpenOptions::io_depth).
     ///
     /// ```no_run
     /// use std::ops::ControlFlow;
@@ -137,13 +165,17 @@ impl Snapshot {
         f: impl Fn(usize, Result<Option<Value<'a>>>) -> ControlFlow<B> + Sync,
     ) -> ControlFlow<B> {
         let blocks = keys.chunks(KEYS_PER_BLOCK).enumerate();
+        let io_depth = self.generation.options().io_depth.div_ceil(threads.get());
         for_each(threads, blocks, |(number, keys), stop| {
-            self.get_many_with(keys, |at, value| stop.or(|| f(number * KEYS_PER_BLOCK + at, value)))
+            self.get_block(keys, io_depth, |at, value| stop.or(|| f(number * KEYS_PER_BLOCK + at, value)))
         })
     }
 
     /// Returns whether each key exists, in the order of `keys`. Each key has its own result.
     pub fn contains_many(&self, keys: &[u64]) -> Vec<Result<bool>> {
+        if let Some(results) = self.find_all(keys, ShardReader::contains, |key| self.contains(key)) {
+            return results;
+        }
         let mut results = Vec::with_capacity(keys.len());
         for group in keys.chunks(GROUP) {
             let minishards = self.stage_minishards(group);
@@ -160,6 +192,13 @@ impl Snapshot {
 
     /// Returns where the value of each key is stored, in the order of `keys`. Each key has its own result.
     pub fn locate_many(&self, keys: &[u64]) -> Vec<Result<Option<ValueLocation>>> {
+        let locate = |shard: &ShardReader, minishard, key| match shard.find(minishard, key)? {
+            Some(found) => shard.value_location(minishard, found.row).map(Some),
+            None => Ok(None),
+        };
+        if let Some(results) = self.find_all(keys, locate, |key| self.locate(key)) {
+            return results;
+        }
         keys.chunks(GROUP)
             .flat_map(|group| {
                 self.stage_minishards(group);
@@ -199,6 +238,41 @@ impl Snapshot {
             *staged = shard.fast_minishard(*minishard, prefetch_index);
         }
         minishards
+    }
+
+    /// Divides keys into tasks, if their shards are read by positioned reads.
+    fn batch(&self, keys: &[u64]) -> Option<Batch<'_>> {
+        match self.generation.options().storage {
+            StorageKind::Positioned => Batch::new(self, keys),
+            StorageKind::Mapped { .. } | StorageKind::Heap => None,
+        }
+    }
+
+    /// Calls `find` with the place of each key, if shards are read by positioned reads, and `alone` with the keys for which
+    /// that fails.
+    fn find_all<'a, T: Send>(
+        &'a self,
+        keys: &[u64],
+        find: impl Fn(&'a ShardReader, MinishardNumber, u64) -> Result<T> + Sync,
+        alone: impl Fn(u64) -> Result<T>,
+    ) -> Option<Vec<Result<T>>> {
+        let batch = self.batch(keys)?;
+        let found =
+            batch.found(self.generation.options().io_depth, |shard, minishard, key| find(shard, minishard, key).ok());
+        Some(keys.iter().zip(found).map(|(key, found)| found.map_or_else(|| alone(*key), Ok)).collect())
+    }
+
+    /// Returns a value from its stored bytes, or looks it up alone.
+    fn value_of<'a>(&'a self, key: u64, stored: Option<Option<Bytes<'a>>>) -> Result<Option<Value<'a>>> {
+        match (stored, self.generation.spec().data_encoding()) {
+            (None, _) => self.lookup(key),
+            (Some(None), _) => Ok(None),
+            (Some(Some(bytes)), Encoding::Raw) => Ok(Some(Value::from_bytes(bytes))),
+            (Some(Some(bytes)), Encoding::Gzip) => match self.generation.shard_of_key(key)? {
+                Some((shard, minishard)) => shard.reader().decoded(minishard, key, bytes).map(Some),
+                None => Ok(None),
+            },
+        }
     }
 
     /// Looks a key up on the general path.

@@ -1,4 +1,5 @@
-//! Batch lookups: on one thread, on several threads, and from a cold disk.
+//! Batch lookups: on one thread, on several threads, by positioned reads, and from a cold disk.
 
 mod cold;
 mod get_many;
+mod positioned;

@@ -8,7 +8,7 @@
 //! ```
 
 use crate::byte_range::ByteRange;
-use crate::bytes::{AlignedBytes, Bytes};
+use crate::bytes::Bytes;
 use crate::error::{Error, Result};
 use crate::format::checks::ChecksPlace;
 use crate::format::minishard::{self, MinishardIndex};
@@ -42,15 +42,15 @@ impl ShardReader {
     #[inline(never)]
     pub(crate) fn lookup(&self, number: MinishardNumber, key: u64) -> Result<Option<Value<'_>>> {
         let Some(encoded) = self.stored(number, key)? else { return Ok(None) };
-        self.decoded(encoded).map(Some).map_err(|error| self.at(number, error).at_key(key))
+        self.decoded(number, key, encoded).map(Some)
     }
 
     /// Returns the stored bytes of a value, verified as the mode requires.
     ///
     /// Errors: those of [`find`](Self::find), and of the value.
     pub(crate) fn stored(&self, number: MinishardNumber, key: u64) -> Result<Option<Bytes<'_>>> {
-        match self.read_at_once(number, key, |value| AlignedBytes::copy_of(value, self.alignment())) {
-            Probe::Found(copy) => return copy.map(|value| Some(Bytes::Owned(value))),
+        match self.read_at_once(number, key, |value| self.copy_of(value)) {
+            Probe::Found(copy) => return copy.map(Some),
             Probe::Absent => return Ok(None),
             Probe::Undecided => {}
         }

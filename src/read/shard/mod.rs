@@ -48,6 +48,7 @@ pub(crate) use index_cache::MinishardCache;
 pub(crate) use keys::Pass;
 pub use keys::ShardKeys;
 pub(crate) use named_ranges::{NamedRanges, NamedRangesBuilder};
+pub(crate) use one_read::{MOST_AT_ONCE, ShortMinishard};
 pub(crate) use reader::{KnownShard, ReadOptions, ShardReader};
 pub(crate) use rows::Rows;
 pub(crate) use stored_pair::StoredPair;

@@ -16,7 +16,7 @@
 use std::cell::RefCell;
 
 use crate::byte_range::ByteRange;
-use crate::bytes::{PositionedFile, Storage};
+use crate::bytes::Storage;
 use crate::format::checks::{self, ChecksPlace};
 use crate::format::minishard::MinishardIndex;
 use crate::ids::{Location, MinishardNumber};
@@ -27,6 +27,9 @@ use crate::read::shard::stored_value::FoundKey;
 /// Longer spans are read in parts: the index with its checks, and then the value.
 const MOST_BYTES: u64 = 8 << 10;
 
+/// The most bytes that [`read_span`](ShardReader::read_span) reads.
+pub(crate) const MOST_AT_ONCE: u64 = 64 << 10;
+
 /// The number of minishards without keys that may follow a minishard.
 const MOST_EMPTY: u64 = 64;
 
@@ -35,8 +38,8 @@ thread_local! {
 }
 
 /// A minishard with keys whose index, checks and values one read returns.
-struct ShortMinishard<'a> {
-    file: &'a PositionedFile,
+#[derive(Clone, Copy)]
+pub(crate) struct ShortMinishard {
     index: ByteRange,
     /// The start of the next minishard with keys, or the end of the file.
     end: u64,
@@ -44,7 +47,7 @@ struct ShortMinishard<'a> {
 
 /// Bytes of a file that were read, from offset `start` on.
 #[derive(Clone, Copy)]
-pub(super) struct ReadBytes<'a> {
+pub(crate) struct ReadBytes<'a> {
     pub(super) start: u64,
     pub(super) bytes: &'a [u8],
 }
@@ -54,25 +57,45 @@ impl ShardReader {
     #[inline]
     pub(super) fn read_at_once<T>(&self, number: MinishardNumber, key: u64, take: impl FnOnce(&[u8]) -> T) -> Probe<T> {
         self.short_minishard(number).and_then(|minishard| {
-            minishard.read(minishard.end, |read| {
-                self.search(number, key, read, minishard.index).and_then(|found| match self.value_in(read, &found) {
-                    Some(value) => Probe::Found(take(value)),
-                    None => Probe::Undecided,
-                })
-            })
+            self.read_span(minishard.span(), |read| self.value_from(number, key, minishard, read, take))
         })
     }
 
     /// Finds the row of a key. Reads the index and the checks.
     pub(super) fn find_at_once(&self, number: MinishardNumber, key: u64) -> Probe<FoundKey> {
-        self.short_minishard(number).and_then(|minishard| {
-            let end = minishard.index.end + self.checks_len(minishard.index);
-            minishard.read(end.min(minishard.end), |read| self.search(number, key, read, minishard.index))
+        self.short_minishard(number).and_then(|ShortMinishard { index, end }| {
+            let range = ByteRange { start: index.start, end: end.min(index.end + self.checks_len(index)) };
+            self.read_span(range, |read| self.search(number, key, read, index))
         })
     }
 
+    /// Returns a minishard that one read returns; `None` also for a minishard without keys.
+    pub(crate) fn short(&self, number: MinishardNumber) -> Option<ShortMinishard> {
+        match self.short_minishard(number) {
+            Probe::Found(minishard) => Some(minishard),
+            Probe::Absent | Probe::Undecided => None,
+        }
+    }
+
+    /// Reads at most `MOST_AT_ONCE` bytes of the file, and passes them to `search`. `Undecided` if that fails.
+    pub(crate) fn read_span<T>(&self, range: ByteRange, search: impl FnOnce(ReadBytes<'_>) -> Probe<T>) -> Probe<T> {
+        let Storage::File(file) = self.files.data() else { return Probe::Undecided };
+        let read = |buffer: &RefCell<Vec<u8>>| {
+            let mut buffer = buffer.try_borrow_mut().ok()?;
+            let len = to_usize(range.len());
+            if let Some(more) = len.checked_sub(buffer.len()).filter(|more| *more > 0) {
+                buffer.try_reserve_exact(more).ok()?;
+                buffer.resize(len.next_multiple_of(to_usize(MOST_BYTES)), 0);
+            }
+            let bytes = buffer.get_mut(..len)?;
+            file.read_into(bytes, range.start).ok()?;
+            Some(search(ReadBytes { start: range.start, bytes }))
+        };
+        BUFFER.try_with(read).ok().flatten().unwrap_or(Probe::Undecided) // an error while the thread ends
+    }
+
     /// `Absent` for a minishard without keys, and `Undecided` for one that one read does not return.
-    fn short_minishard(&self, number: MinishardNumber) -> Probe<ShortMinishard<'_>> {
+    fn short_minishard(&self, number: MinishardNumber) -> Probe<ShortMinishard> {
         let (Storage::File(file), Some(_), false) = (self.files.data(), self.layout, self.files.is_pair()) else {
             return Probe::Undecided;
         };
@@ -83,7 +106,7 @@ impl ShardReader {
         let (index, end) = (known.index().resolve(self.base, file.len()), self.end_of_minishard(number));
         match (index, end) {
             (Some(index), Some(end)) if (index.end..=index.start + MOST_BYTES).contains(&end) => {
-                Probe::Found(ShortMinishard { file, index, end })
+                Probe::Found(ShortMinishard { index, end })
             }
             _ => Probe::Undecided,
         }
@@ -99,6 +122,21 @@ impl ShardReader {
             }
         }
         (last <= number.0 + MOST_EMPTY).then_some(self.files.data_len())
+    }
+
+    /// Finds a key in a minishard that was read, and passes its stored value to `take`, verified as the mode requires.
+    pub(crate) fn value_from<T>(
+        &self,
+        number: MinishardNumber,
+        key: u64,
+        minishard: ShortMinishard,
+        read: ReadBytes<'_>,
+        take: impl FnOnce(&[u8]) -> T,
+    ) -> Probe<T> {
+        self.search(number, key, read, minishard.index).and_then(|found| match self.value_in(read, &found) {
+            Some(value) => Probe::Found(take(value)),
+            None => Probe::Undecided,
+        })
     }
 
     /// Finds the row of a key in a raw index that was read.
@@ -144,21 +182,9 @@ impl ShardReader {
     }
 }
 
-impl ShortMinishard<'_> {
-    /// Reads the bytes from the start of the index to `end`, and passes them to `search`.
-    fn read<T>(&self, end: u64, search: impl FnOnce(ReadBytes<'_>) -> Probe<T>) -> Probe<T> {
-        let range = ByteRange { start: self.index.start, end };
-        let read = |buffer: &RefCell<Vec<u8>>| {
-            let mut buffer = buffer.try_borrow_mut().ok()?;
-            if buffer.is_empty() {
-                buffer.try_reserve_exact(to_usize(MOST_BYTES)).ok()?;
-                buffer.resize(to_usize(MOST_BYTES), 0);
-            }
-            let bytes = buffer.get_mut(..to_usize(range.len()))?;
-            self.file.read_into(bytes, range.start).ok()?;
-            Some(search(ReadBytes { start: range.start, bytes }))
-        };
-        BUFFER.try_with(read).ok().flatten().unwrap_or(Probe::Undecided) // an error while the thread ends
+impl ShortMinishard {
+    pub(crate) fn span(self) -> ByteRange {
+        ByteRange { start: self.index.start, end: self.end }
     }
 }
 

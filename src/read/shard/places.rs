@@ -123,6 +123,11 @@ impl ShardReader {
         Ok(entries.map(|entry| Some(entry.stated_range())).collect())
     }
 
+    /// Whether the next lookup in a minishard fills its block of the minishard map.
+    pub(crate) fn can_fill_map(&self, number: MinishardNumber) -> bool {
+        self.minishard_map.can_fill(number)
+    }
+
     /// Fills the minishard map, until `goes_on` returns false or the shard index cannot be read, which lookups report.
     pub(crate) fn fill_minishard_map(&self, goes_on: &dyn Fn() -> bool) {
         let blocks = self.spec.minishards().div_ceil(1 << BLOCK_BITS);

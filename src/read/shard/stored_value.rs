@@ -25,16 +25,22 @@ pub(crate) struct FoundKey {
 impl ShardReader {
     /// Returns the decoded value of a stored key.
     pub(crate) fn value(&self, found: &FoundKey) -> Result<Value<'_>> {
-        let decoded = self.verified_bytes(found).and_then(|encoded| self.decoded(encoded));
-        decoded.map_err(|error| self.at(found.minishard, error).at_key(found.row.id))
+        let (number, key) = (found.minishard, found.row.id);
+        let encoded = self.verified_bytes(found).map_err(|error| self.at(number, error).at_key(key))?;
+        self.decoded(number, key, encoded)
     }
 
     /// Decodes the stored bytes of a value.
-    pub(super) fn decoded<'a>(&self, encoded: Bytes<'a>) -> Result<Value<'a>> {
+    pub(crate) fn decoded<'a>(&self, number: MinishardNumber, key: u64, encoded: Bytes<'a>) -> Result<Value<'a>> {
         match self.spec.data_encoding() {
             Encoding::Raw => Ok(Value::from_bytes(encoded)),
-            Encoding::Gzip => self.decode_value(&encoded),
+            Encoding::Gzip => self.decode_value(&encoded).map_err(|error| self.at(number, error).at_key(key)),
         }
+    }
+
+    /// Copies the stored bytes of a value.
+    pub(crate) fn copy_of(&self, encoded: &[u8]) -> Result<Bytes<'static>> {
+        AlignedBytes::copy_of(encoded, self.alignment()).map(Bytes::Owned)
     }
 
     /// Returns the stored bytes of a value, verified as the mode requires.
