@@ -5,7 +5,7 @@ use std::io::{self, Read};
 #[cfg(target_os = "linux")]
 use std::num::NonZero;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 #[cfg(target_os = "linux")]
 use rustix::fs::Advice;
@@ -24,6 +24,8 @@ pub struct PositionedFile {
     path: PathBuf,
     len: u64,
     read_ahead: ReadAhead,
+    /// The advice for lookups, if there is one.
+    access: OnceLock<Access>,
 }
 
 /// Opens a regular file and returns its length. Never blocks on a FIFO or a device of that name.
@@ -65,13 +67,17 @@ pub(crate) fn read_whole(path: &Path, cap: u64) -> Result<Vec<u8>> {
 
 impl PositionedFile {
     pub(crate) fn new(file: File, len: u64, path: &Path) -> PositionedFile {
-        PositionedFile { file: KeptFile::new(file), path: path.to_path_buf(), len, read_ahead: ReadAhead::default() }
+        PositionedFile::of_kept(KeptFile::new(file), len, path)
     }
 
     /// Takes a file without a name, which cannot be opened again.
     pub(crate) fn unnamed(file: Arc<File>, len: u64, path: &Path) -> PositionedFile {
-        let file = KeptFile::always(file);
-        PositionedFile { file, path: path.to_path_buf(), len, read_ahead: ReadAhead::default() }
+        PositionedFile::of_kept(KeptFile::always(file), len, path)
+    }
+
+    fn of_kept(file: KeptFile, len: u64, path: &Path) -> PositionedFile {
+        let (read_ahead, access) = (ReadAhead::default(), OnceLock::new());
+        PositionedFile { file, path: path.to_path_buf(), len, read_ahead, access }
     }
 
     #[inline]
@@ -81,7 +87,7 @@ impl PositionedFile {
 
     /// Advises the kernel how the file will be read.
     #[cfg(target_os = "linux")]
-    pub(crate) fn advise(&self, access: Access) {
+    fn advise(&self, access: Access) {
         let advice = match access {
             Access::Normal => Advice::Normal,
             Access::Random => Advice::Random,
@@ -93,7 +99,9 @@ impl PositionedFile {
     /// Asks the kernel to prefetch the pages of a range. Does not wait for them.
     #[cfg(target_os = "linux")]
     pub(crate) fn will_need(&self, range: ByteRange) {
-        self.advise_range(range, Advice::WillNeed);
+        if range.len() > 0 {
+            self.advise_range(range, Advice::WillNeed);
+        }
     }
 
     /// Advises the kernel, if the file is kept open. Errors are ignored: reads work without the advice.
@@ -105,19 +113,30 @@ impl PositionedFile {
     }
 
     #[cfg(not(target_os = "linux"))]
-    pub(crate) fn advise(&self, _: Access) {}
+    fn advise(&self, _: Access) {}
 
     #[cfg(not(target_os = "linux"))]
     pub(crate) fn will_need(&self, _: ByteRange) {}
 
     /// Begins a pass: the file is read ahead in blocks until the last pass ends.
     pub(crate) fn begin_pass(&self) {
-        self.read_ahead.begin_pass();
+        if self.read_ahead.begin_pass() && self.access.get().is_some() {
+            self.advise(Access::Sequential);
+        }
     }
 
     /// Ends a pass.
     pub(crate) fn end_pass(&self) {
-        self.read_ahead.end_pass();
+        if self.read_ahead.end_pass()
+            && let Some(access) = self.access.get()
+        {
+            self.advise(*access);
+        }
+    }
+
+    /// Advises the kernel how lookups will read the file. A pass over the file changes the advice while it lasts.
+    pub(crate) fn expect(&self, access: Access) {
+        self.advise(*self.access.get_or_init(|| access));
     }
 
     /// Reads a range, which must be within the file. During a pass, reads ahead.

@@ -175,10 +175,10 @@ impl Storage {
         }
     }
 
-    /// Advises the kernel about a file that is read by positioned reads. A map is advised when it is created.
-    pub(crate) fn advise(&self, access: Access) {
+    /// Advises the kernel how lookups will read a file that is read by positioned reads. A map is advised when it is created.
+    pub(crate) fn expect(&self, access: Access) {
         if let Self::File(file) = self {
-            file.advise(access);
+            file.expect(access);
         }
     }
 

@@ -37,14 +37,18 @@ struct ReadRun {
 }
 
 impl ReadAhead {
-    pub(crate) fn begin_pass(&self) {
-        self.passes.fetch_add(1, Ordering::Relaxed);
+    /// Returns whether it is the only pass.
+    pub(crate) fn begin_pass(&self) -> bool {
+        self.passes.fetch_add(1, Ordering::Relaxed) == 0
     }
 
-    pub(crate) fn end_pass(&self) {
-        if self.passes.fetch_sub(1, Ordering::Relaxed) == 1 {
+    /// Returns whether it was the last pass.
+    pub(crate) fn end_pass(&self) -> bool {
+        let is_last = self.passes.fetch_sub(1, Ordering::Relaxed) == 1;
+        if is_last {
             *lock(&self.runs) = Default::default();
         }
+        is_last
     }
 
     /// Whether a range is read through a block: during a pass, if it is smaller than the largest block.

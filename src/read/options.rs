@@ -167,9 +167,9 @@ impl OpenOptions {
     /// flight where reads are slow. Default: 32.
     ///
     /// A disk or a network file system serves many reads in about the time of one. Each read in flight takes a thread, which
-    /// the batch starts once two of its reads in a row took more than 20 microseconds, and which ends with the batch: a batch
-    /// whose data is in memory starts none. 1 starts none ever, and 0 is 1. Has no effect on mapped or loaded shards:
-    /// [`Snapshot::read_ahead`](crate::Snapshot::read_ahead) is for the former.
+    /// the batch starts once two of its reads in a row took more than 40 microseconds, and which ends with the batch: reads
+    /// from memory take a few. 1 starts none ever, and 0 is 1. Has an effect on databases that are opened by
+    /// [`open`](OpenOptions::open); for mapped ones there is [`Snapshot::read_ahead`](crate::Snapshot::read_ahead).
     pub fn io_depth(&mut self, reads: usize) -> &mut OpenOptions {
         self.io_depth = reads;
         self

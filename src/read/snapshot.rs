@@ -53,12 +53,12 @@ impl Snapshot {
     /// values. The first lookup that needs the shard index verifies all of it; lookups need it only where the data set
     /// has no minishard table, or where the table is damaged or does not describe a minishard.
     ///
-    /// By positioned reads, from the second use of a block of 256 minishards on: one system call, if the minishard spans at
-    /// most 8 KiB in a native data set with raw indexes; otherwise one for the value, and another one for the index if it is
-    /// not in the cache.
+    /// By positioned reads of a file that is kept open, from the second use of a block of 256 minishards on: one system call,
+    /// if the minishard spans at most 8 KiB in a native data set with raw indexes, and at most 63 without keys follow it;
+    /// otherwise one for the value, and another one for the index if it is not in the cache.
     ///
-    /// Memory: 3 to 7 bytes per minishard for each block of 256 minishards that is in use, rounded up to whole pages; 8 KiB
-    /// per thread that looks up by positioned reads.
+    /// Memory: 3 to 7 bytes per minishard for each block of 256 minishards that is in use, rounded up to whole pages. By
+    /// positioned reads, a thread keeps 8 KiB, and one that makes batches up to 64 KiB.
     ///
     /// # Errors
     ///

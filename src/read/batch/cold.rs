@@ -22,7 +22,7 @@ impl Snapshot {
     /// This is a hint: it changes no result, and errors are left to the lookups. It waits for the indexes of the keys,
     /// but not for their values. It has no effect on data that is loaded.
     ///
-    /// Cost: up to three system calls per key. They are wasted if the pages are in memory already; otherwise the disk
+    /// Cost: up to four system calls per key. They are wasted if the pages are in memory already; otherwise the disk
     /// serves many reads at a time instead of one. The pages of all keys should fit into memory together: pass a few
     /// thousand keys at a time.
     ///

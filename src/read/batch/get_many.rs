@@ -12,7 +12,7 @@ use crate::error::{Error, Result};
 use crate::format::spec::Encoding;
 use crate::ids::MinishardNumber;
 use crate::prefetch;
-use crate::read::batch::positioned::Batch;
+use crate::read::batch::positioned::{Batch, Place};
 use crate::read::shard::{FastMinishard, Probe, ShardReader, Value, ValueLocation, prefetch_index};
 use crate::read::snapshot::Snapshot;
 use crate::threads::for_each;
@@ -44,7 +44,8 @@ impl Snapshot {
     /// Calls `f` with each position in `keys` and the value of that key, in order, until `f` breaks.
     ///
     /// By positioned reads, 1,024 keys are looked up before the first call of `f`. Memory: their values, as far as those take
-    /// 32 MiB, and 128 KiB for each read in flight. Values beyond that, and those of more than 128 KiB, are read alone.
+    /// 32 MiB, and 128 KiB for each read in flight. Values beyond that, and those of more than 128 KiB, are read alone when
+    /// it is their turn.
     ///
     /// ```no_run
     /// use std::ops::ControlFlow;
@@ -140,7 +141,7 @@ impl Snapshot {
     /// The calling thread is one of the threads. Each call starts the others, which pays off for many keys, or for
     /// values that are decoded or read. A thread takes 1024 keys at a time, so a batch of at most 1024 keys uses one
     /// thread. If the process cannot start more threads, fewer are used. Nothing is allocated per key for mapped or loaded
-    /// values. The threads share the reads in flight of [`OpenOptions::io_depth`](crate::OpenOptions::io_depth).
+    /// values. Each thread has its part of the reads in flight of [`OpenOptions::io_depth`](crate::OpenOptions::io_depth).
     ///
     /// ```no_run
     /// use std::ops::ControlFlow;
@@ -165,7 +166,7 @@ impl Snapshot {
         f: impl Fn(usize, Result<Option<Value<'a>>>) -> ControlFlow<B> + Sync,
     ) -> ControlFlow<B> {
         let blocks = keys.chunks(KEYS_PER_BLOCK).enumerate();
-        let io_depth = self.generation.options().io_depth.div_ceil(threads.get());
+        let io_depth = self.generation.options().io_depth / threads;
         for_each(threads, blocks, |(number, keys), stop| {
             self.get_block(keys, io_depth, |at, value| stop.or(|| f(number * KEYS_PER_BLOCK + at, value)))
         })
@@ -256,10 +257,14 @@ impl Snapshot {
         find: impl Fn(&'a ShardReader, MinishardNumber, u64) -> Result<T> + Sync,
         alone: impl Fn(u64) -> Result<T>,
     ) -> Option<Vec<Result<T>>> {
-        let batch = self.batch(keys)?;
-        let found =
-            batch.found(self.generation.options().io_depth, |shard, minishard, key| find(shard, minishard, key).ok());
-        Some(keys.iter().zip(found).map(|(key, found)| found.map_or_else(|| alone(*key), Ok)).collect())
+        let mut results = Vec::with_capacity(keys.len());
+        for keys in keys.chunks(KEYS_PER_BLOCK) {
+            let batch = self.batch(keys)?;
+            let find = |place: &Place<'a>| find(place.shard, place.minishard, place.key).ok();
+            let found = batch.found(self.generation.options().io_depth, find);
+            results.extend(keys.iter().zip(found).map(|(key, found)| found.map_or_else(|| alone(*key), Ok)));
+        }
+        Some(results)
     }
 
     /// Returns a value from its stored bytes, or looks it up alone.

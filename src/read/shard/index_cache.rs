@@ -18,6 +18,7 @@ use arc_swap::{ArcSwap, ArcSwapOption, Guard};
 use crate::byte_range::{ByteRange, RelativeRange};
 use crate::format::locks::{lock, try_lock};
 use crate::format::minishard_index::{Checkpoints, SortedIndex};
+use crate::format::minishard_table::BLOCK_BITS;
 use crate::ids::MinishardNumber;
 
 /// The number of slots of a key.
@@ -170,6 +171,11 @@ impl MinishardCache {
             }
             Some(Cached(entry))
         })
+    }
+
+    /// Whether the capacity is enough for the places of a block, and for as much again.
+    pub(crate) fn has_room_for_places(&self) -> bool {
+        self.capacity() >= 2 * (size_of::<Option<RelativeRange>>() << BLOCK_BITS)
     }
 
     /// Inserts an entry, unless it alone exceeds the capacity, or another thread inserts one now. Returns a handle to it in

@@ -82,12 +82,12 @@ impl ShardReader {
         let Storage::File(file) = self.files.data() else { return Probe::Undecided };
         let read = |buffer: &RefCell<Vec<u8>>| {
             let mut buffer = buffer.try_borrow_mut().ok()?;
-            let len = to_usize(range.len());
-            if let Some(more) = len.checked_sub(buffer.len()).filter(|more| *more > 0) {
+            let room = to_usize(range.len().next_multiple_of(MOST_BYTES));
+            if let Some(more) = room.checked_sub(buffer.len()).filter(|more| *more > 0) {
                 buffer.try_reserve_exact(more).ok()?;
-                buffer.resize(len.next_multiple_of(to_usize(MOST_BYTES)), 0);
+                buffer.resize(room, 0);
             }
-            let bytes = buffer.get_mut(..len)?;
+            let bytes = buffer.get_mut(..to_usize(range.len()))?;
             file.read_into(bytes, range.start).ok()?;
             Some(search(ReadBytes { start: range.start, bytes }))
         };

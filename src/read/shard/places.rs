@@ -62,7 +62,7 @@ impl ShardReader {
     /// block of the shard index where there is no table, and keeps the block in the cache.
     fn place_in_block(&self, number: MinishardNumber) -> Result<Option<RelativeRange>> {
         let at = to_usize(number.0 & IN_BLOCK);
-        if self.files.main_file.mapped_or_loaded().is_some() {
+        if self.files.main_file.mapped_or_loaded().is_some() || !self.cache.has_room_for_places() {
             return Ok(self.table_block(number).and_then(|block| *block.get(at)?));
         }
         let key = CacheKey { minishard: MinishardNumber(number.0 & !IN_BLOCK), ..self.cache_key(number, true) };
@@ -97,7 +97,7 @@ impl ShardReader {
     fn fill_from_table(&self, number: MinishardNumber) -> bool {
         let block = number.0 >> BLOCK_BITS;
         self.table_block(number).is_some_and(|indexes| {
-            self.minishard_map.fill(block, &indexes, self.verification.exempt_parts(&self.known.whole_verified));
+            self.minishard_map.fill(block, &indexes, self.exempt_parts());
             true
         })
     }
@@ -106,8 +106,7 @@ impl ShardReader {
     #[cold]
     fn fill_from_shard_index(&self, number: MinishardNumber) -> Result<()> {
         let indexes = self.entries_of_block(number)?;
-        let exempt = self.verification.exempt_parts(&self.known.whole_verified);
-        self.minishard_map.fill(number.0 >> BLOCK_BITS, &indexes, exempt);
+        self.minishard_map.fill(number.0 >> BLOCK_BITS, &indexes, self.exempt_parts());
         Ok(())
     }
 

@@ -41,14 +41,21 @@ impl ShardReader {
         self.minishard_map.marked()
     }
 
-    /// Whether bytes that are read need verification.
+    /// Whether bytes need verification that nothing else exempts.
     pub(super) fn verifies(&self) -> bool {
-        self.verification.exempt_parts(&self.known.whole_verified) == Trusted::NOTHING
+        self.exempt_parts() == Trusted::NOTHING
+    }
+
+    /// Returns the parts of every minishard that need no verification. That another reader of the shard, which maps it, has
+    /// verified all of it does not exempt what positioned reads return.
+    pub(super) fn exempt_parts(&self) -> Trusted {
+        let is_whole = self.files.data().mapped_or_loaded().is_some() && self.known.whole_verified.is_verified();
+        self.verification.exempt_parts(is_whole)
     }
 
     /// Returns the parts of a minishard that need no verification, if its index is directly before `checks`.
     fn trusted_parts(&self, number: MinishardNumber, checks: ChecksPlace) -> Trusted {
-        match self.verification.exempt_parts(&self.known.whole_verified) {
+        match self.exempt_parts() {
             Trusted::NOTHING => self.known_at(number, checks).map_or(Trusted::NOTHING, |known| known.trusted),
             all => all,
         }
