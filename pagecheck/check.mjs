@@ -171,6 +171,11 @@ await check('it opens with the first data set and a lookup', '', async page => {
   expect((await page.locator('#facts dd').count()) === 5, 'expected five facts');
 });
 
+await check('it lists the data sets once: a second time would undo what was typed meanwhile', '#cities', async page => {
+  const lists = await page.evaluate(list => performance.getEntriesByType('resource').filter(({ name }) => name === list).length, `${server.url}api/`);
+  equal(lists, 1, 'requests of the list');
+});
+
 await check('a typed key is found: its path has the real numbers, and its bytes are where the page says', '#cities', async page => {
   await find(page, KEY);
   const found = await boxes(page), located = JSON.parse(execFileSync(opt.sharddb, ['locate', path.join(opt.data, 'cities'), KEY], { timeout: STUCK_MS }));

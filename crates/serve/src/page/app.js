@@ -75,7 +75,7 @@ async function start() {
   gone(null);
   $('foot').textContent = `ShardDb ${version}`;
   if (JSON.stringify(databases) !== before) $('database').replaceChildren(...databases.map(({ path, kind, error }) => h('option', { value: path }, `${path || 'this data set'} · ${error ? 'cannot be opened' : kind}`)));
-  route();
+  await route();
 }
 
 async function route() {
@@ -461,5 +461,4 @@ window.addEventListener('resize', () => {
   if (shown.statistics) { drawHistograms(); drawLive(); }
 });
 
-start();
-poll();
+start().then(again);
