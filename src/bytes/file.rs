@@ -135,7 +135,7 @@ impl PositionedFile {
     }
 
     /// Advises the kernel how lookups will read the file. A pass over the file changes the advice while it lasts.
-    pub(crate) fn expect(&self, access: Access) {
+    pub(crate) fn set_access(&self, access: Access) {
         self.advise(*self.access.get_or_init(|| access));
     }
 

@@ -176,9 +176,9 @@ impl Storage {
     }
 
     /// Advises the kernel how lookups will read a file that is read by positioned reads. A map is advised when it is created.
-    pub(crate) fn expect(&self, access: Access) {
+    pub(crate) fn set_access(&self, access: Access) {
         if let Self::File(file) = self {
-            file.expect(access);
+            file.set_access(access);
         }
     }
 

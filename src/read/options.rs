@@ -103,7 +103,8 @@ impl OpenOptions {
     /// shards always uses `Sequential`. Default: `Random`.
     ///
     /// With `Random`, a page fault reads a single page, and a positioned read only the pages of its range, which is best for
-    /// small values on a disk. For large values in mapped shards, prefetch with [`Snapshot::read_ahead`](crate::Snapshot::read_ahead), or use `Normal`.
+    /// small values on a disk. For large values in mapped shards, prefetch with
+    /// [`Snapshot::read_ahead`](crate::Snapshot::read_ahead), or use `Normal`.
     pub fn access(&mut self, access: Access) -> &mut OpenOptions {
         self.access = access;
         self

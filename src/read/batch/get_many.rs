@@ -1,8 +1,8 @@
 //! Batch lookups, staged so that cache misses overlap, on one thread or several.
 //!
-//! Keys in files that are read by positioned reads are the part of `positioned`. Of others, a group goes through the fast path
-//! one step at a time. Each step prefetches the bytes of the next step for
-//! all keys of the group: first the entries of the minishard map, then the minishards, then the values.
+//! `positioned` looks up keys in files that are read by positioned reads. Of other keys, a group goes through the fast path
+//! one step at a time. Each step prefetches the bytes of the next step for all keys of the group: first the entries of the
+//! minishard map, then the minishards, then the values.
 
 use std::num::NonZero;
 use std::ops::ControlFlow;
@@ -66,11 +66,10 @@ impl Snapshot {
         keys: &[u64],
         mut f: impl FnMut(usize, Result<Option<Value<'a>>>) -> ControlFlow<B>,
     ) -> ControlFlow<B> {
-        let blocks = keys.chunks(KEYS_PER_BLOCK).enumerate();
         let io_depth = self.generation.options().io_depth;
-        let mut get =
-            |(number, keys)| self.get_block(keys, io_depth, |at, value| f(number * KEYS_PER_BLOCK + at, value));
-        blocks.into_iter().try_for_each(&mut get)
+        keys.chunks(KEYS_PER_BLOCK).enumerate().try_for_each(|(number, keys)| {
+            self.get_block(keys, io_depth, |at, value| f(number * KEYS_PER_BLOCK + at, value))
+        })
     }
 
     /// Like [`get_many_with`](Self::get_many_with) for at most `KEYS_PER_BLOCK` keys, with up to `io_depth` reads at a time.
@@ -81,8 +80,8 @@ impl Snapshot {
         mut f: impl FnMut(usize, Result<Option<Value<'a>>>) -> ControlFlow<B>,
     ) -> ControlFlow<B> {
         if let Some(mut batch) = self.batch(keys) {
-            let values = keys.iter().zip(batch.stored(io_depth)).enumerate();
-            return values.into_iter().try_for_each(|(at, (key, stored))| f(at, self.value_of(*key, stored)));
+            let mut values = keys.iter().zip(batch.stored(io_depth)).enumerate();
+            return values.try_for_each(|(at, (key, stored))| f(at, self.value_of(*key, stored)));
         }
         for (group_number, group) in keys.chunks(GROUP).enumerate() {
             let values = self.stage(group);

@@ -75,7 +75,7 @@ impl Generation {
     #[cold]
     pub(super) fn open_at_first_use<'a>(&'a self, slot: &'a ShardSlot) -> Result<&'a Shard> {
         let shard = self.open_slot(slot, self.options.storage)?;
-        shard.reader().files().all().for_each(|file| file.expect(self.options.access));
+        shard.reader().files().all().for_each(|file| file.set_access(self.options.access));
         Ok(slot.shard.get_or_init(|| shard))
     }
 

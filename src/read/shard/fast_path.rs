@@ -9,7 +9,8 @@
 //! A lookup waits once for the bytes of the file: index, checks and first values are usually within 10 cache lines,
 //! which are prefetched together as soon as their position is known.
 //!
-//! [`lookup`](super::lookup) takes over, with the general path, if the result is [`Probe::Undecided`]:
+//! One read ([`one_read`](super::one_read)) or the general path ([`lookup`](super::lookup)) takes over if the result is
+//! [`Probe::Undecided`]:
 //!
 //! - The shard is not raw, is read by positioned reads, or is an obsolete pair of files.
 //! - The minishard is not in the minishard map, or its block of the map is not filled yet.

@@ -9,7 +9,7 @@
 //! Nothing is cached. The general path ([`lookup`](super::lookup)) takes over if the result is [`Probe::Undecided`]:
 //!
 //! - The shard is foreign, mapped or loaded, its indexes are gzip, or the minishard is not in the minishard map.
-//! - The span is longer than [`MOST_BYTES`], or no minishard with keys is near the minishard.
+//! - The span is longer than [`MOST_BYTES`], or too many minishards without keys follow.
 //! - The read fails, the bytes do not match their checks, or the value is not within the span or exceeds the cap: the
 //!   general path reports it.
 
@@ -30,7 +30,7 @@ const MOST_BYTES: u64 = 8 << 10;
 /// The most bytes that [`read_span`](ShardReader::read_span) reads.
 pub(crate) const MOST_AT_ONCE: u64 = 64 << 10;
 
-/// The number of minishards without keys that may follow a minishard.
+/// The search for the next minishard with keys looks at this many.
 const MOST_EMPTY: u64 = 64;
 
 thread_local! {

@@ -461,4 +461,4 @@ window.addEventListener('resize', () => {
   if (shown.statistics) { drawHistograms(); drawLive(); }
 });
 
-start().then(again);
+start().finally(again);
