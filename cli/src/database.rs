@@ -145,14 +145,11 @@ impl Opened {
 const HEADING: &str = "How to open DB";
 
 /// How to open a database.
-///
-/// Subcommands that look up values map the files. Subcommands that walk a database use positioned reads, by
-/// `#[command(mut_arg("storage", by_reading))]`: they often run on damaged data, and are no slower this way.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct Opening {
     /// How the files are read. An I/O error on a mapped file, such as a bad sector, kills the process with SIGBUS; with
     /// pread and heap it is an error message
-    #[arg(long, help_heading = HEADING, value_enum, value_name = "HOW", default_value_t = Storage::Mmap)]
+    #[arg(long, help_heading = HEADING, value_enum, value_name = "HOW", default_value_t = Storage::Pread)]
     storage: Storage,
     /// The sharding specification of a directory without an info: a JSON object, or a file that contains it
     #[arg(long, help_heading = HEADING, value_name = "FILE|JSON")]
@@ -223,17 +220,13 @@ impl From<VerifyReads> for sharddb::VerifyReads {
 /// How files are read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Storage {
-    /// Memory-mapped, without copies. The files must not be edited meanwhile, and their disk must be sound
+    /// Memory-mapped: for many lookups in files that are in memory. The files must not be edited meanwhile, and their disk
+    /// must be sound
     Mmap,
-    /// Positioned reads: for damaged disks, network file systems, and files that change
+    /// Positioned reads, several at a time from a disk
     Pread,
     /// Loaded into memory
     Heap,
-}
-
-/// Makes `pread` the default of an argument `--storage`.
-pub(crate) fn by_reading(storage: Arg) -> Arg {
-    storage.default_value("pread")
 }
 
 /// The options of [`Opening`] under a heading for a command whose argument is not DB. Use in `#[command(mut_args(..))]`.

@@ -33,6 +33,7 @@ use crate::scratch::Scratch;
 #[command(after_help = "\
 Examples:
   sharddb bench numbers                   a store: lookups, batches, scan, space
+  sharddb bench numbers --storage mmap    the same, mapped, as open_mapped of the library
   sharddb bench --input meshes/           builds a store from it, measures both, removes the store
   sharddb bench numbers --input files/    both, with a store built from the directory before
   sharddb bench --input meshes/ --cold machine --temp-dir /data

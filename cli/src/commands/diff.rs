@@ -11,7 +11,7 @@ use sharddb::{ErrorKind, GenerationId, Snapshot, Store, Value};
 
 use crate::commands::{open_store, write_json, write_line};
 use crate::context::{Context, Errors};
-use crate::database::{Opening, by_reading, headed};
+use crate::database::{Opening, headed};
 use crate::entry;
 use crate::exit::Exit;
 use crate::failure::{Failure, Result};
@@ -21,7 +21,7 @@ use crate::progress::Display;
 
 /// Print the keys that were added, removed or changed between two databases or generations
 #[derive(Debug, clap::Args)]
-#[command(mut_arg("storage", by_reading), mut_args(headed("How to open OLD and NEW")))]
+#[command(mut_args(headed("How to open OLD and NEW")))]
 #[command(after_help = "\
 Examples:
   sharddb diff numbers                           what the last build or update changed

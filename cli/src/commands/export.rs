@@ -17,7 +17,7 @@ use crate::chunks::{self, Chunks};
 use crate::commands::get_many;
 use crate::commands::zarr::with_progress;
 use crate::context::{Context, Errors, warn};
-use crate::database::{AnyDatabase, Opened, by_reading};
+use crate::database::{AnyDatabase, Opened};
 use crate::exit::Exit;
 use crate::failure::{Failure, Result};
 use crate::histogram::grouped;
@@ -33,7 +33,6 @@ use crate::remote::{RemoteDatabase, RemoteOpening};
 
 /// Write the pairs in a format that build reads
 #[derive(Debug, clap::Args)]
-#[command(mut_arg("storage", by_reading))]
 #[command(after_help = "\
 Examples:
   sharddb export numbers --format ndjson

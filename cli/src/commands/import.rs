@@ -14,7 +14,7 @@ use crate::commands::build::{profiles, set_resources};
 use crate::commands::gc;
 use crate::commands::stages::{Stages, reading_source};
 use crate::context::{Context, warn};
-use crate::database::{Column, Opened, Opening, by_reading, headed};
+use crate::database::{Column, Opened, Opening, headed};
 use crate::entry;
 use crate::exit::Exit;
 use crate::failure::{Failure, Place, Result};
@@ -27,7 +27,7 @@ use crate::{foreign, sharding};
 
 /// Take a data set, an array or another container into a store, with its metadata, and publish it
 #[derive(Debug, clap::Args)]
-#[command(mut_arg("storage", by_reading), mut_arg("sharding", of_new_store), mut_arg("sharding_at", next_to_sharding))]
+#[command(mut_arg("sharding", of_new_store), mut_arg("sharding_at", next_to_sharding))]
 #[command(mut_args(headed("How to open SOURCE")))]
 #[command(after_help = "\
 Examples:

@@ -13,7 +13,7 @@ use sharddb_remote::RemoteSnapshot;
 
 use crate::commands::{write_json, write_line};
 use crate::context::{self, Context, Errors};
-use crate::database::{AnyDatabase, Opened, by_reading};
+use crate::database::{AnyDatabase, Opened};
 use crate::exit::Exit;
 use crate::failure::{Failure, Result};
 use crate::histogram::{Histogram, grouped};
@@ -26,7 +26,6 @@ use crate::size::Size;
 
 /// Describe a database, and how its keys and bytes are distributed
 #[derive(Debug, clap::Args)]
-#[command(mut_arg("storage", by_reading))]
 #[command(after_help = "\
 Examples:
   sharddb info numbers

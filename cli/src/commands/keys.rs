@@ -7,7 +7,7 @@ use sharddb::spec::ShardNumber;
 
 use crate::commands::write_line;
 use crate::context::{self, Context, Errors};
-use crate::database::{AnyDatabase, Opened, by_reading};
+use crate::database::{AnyDatabase, Opened};
 use crate::exit::Exit;
 use crate::failure::{Failure, Result};
 use crate::order::Order;
@@ -15,7 +15,6 @@ use crate::remote::{RemoteDatabase, RemoteOpening};
 
 /// Print keys, decimal, one per line: all in storage order, or those of a range in order
 #[derive(Debug, clap::Args)]
-#[command(mut_arg("storage", by_reading))]
 #[command(after_help = "\
 Examples:
   sharddb keys numbers

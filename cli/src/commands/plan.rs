@@ -12,7 +12,7 @@ use crate::commands::build::{Encoded, InputOptions, profiles};
 use crate::commands::stages::reading_inputs;
 use crate::commands::write_line;
 use crate::context::{Context, Errors};
-use crate::database::{Opening, by_reading};
+use crate::database::Opening;
 use crate::exit::Exit;
 use crate::failure::{Failure, Result};
 use crate::input::{self, Sink};
@@ -23,7 +23,7 @@ use crate::size::Size;
 
 /// Print the sharding specification chosen for the pairs, with predictions for a store that uses it
 #[derive(Debug, clap::Args)]
-#[command(mut_arg("storage", by_reading), group = clap::ArgGroup::new("pairs").required(true))]
+#[command(group = clap::ArgGroup::new("pairs").required(true))]
 #[command(
     override_usage = "sharddb plan [OPTIONS] <DB>
        sharddb plan [OPTIONS] --input <PATH>...

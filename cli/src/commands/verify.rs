@@ -9,7 +9,7 @@ use sharddb::{Snapshot, VerifyLevel};
 
 use crate::commands::write_json;
 use crate::context::{self, Context};
-use crate::database::{AnyDatabase, Opened, by_reading};
+use crate::database::{AnyDatabase, Opened};
 use crate::exit::Exit;
 use crate::failure::{Failure, Result};
 use crate::in_order;
@@ -20,7 +20,6 @@ use crate::remote::{Call, RemoteStore};
 
 /// Check a database against every rule of the format and against its manifest
 #[derive(Debug, clap::Args)]
-#[command(mut_arg("storage", by_reading))]
 #[command(after_help = "\
 Examples:
   sharddb verify numbers
