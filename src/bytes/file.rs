@@ -139,6 +139,17 @@ impl PositionedFile {
         self.advise(*self.access.get_or_init(|| access));
     }
 
+    /// Reads the file into the page cache, front to back, until `goes_on` returns false. Ends at an error, which later
+    /// reads report.
+    pub(crate) fn populate(&self, goes_on: &dyn Fn() -> bool) {
+        const AT_ONCE: usize = 1 << 20;
+        self.begin_pass();
+        let blocks = (0..self.len).step_by(AT_ONCE).take_while(|_| goes_on());
+        let mut blocks = blocks.map(|start| ByteRange { start, end: self.len.min(start + AT_ONCE as u64) });
+        let _ = blocks.try_for_each(|block| self.read_now(block, 1).map(drop));
+        self.end_pass();
+    }
+
     /// Reads a range, which must be within the file. During a pass, reads ahead.
     pub(crate) fn read(&self, range: ByteRange, alignment: usize) -> Result<AlignedBytes> {
         if self.read_ahead.wants(range) {

@@ -191,11 +191,12 @@ impl Storage {
         }
     }
 
-    /// Reads all pages into memory, front to back, until `goes_on` returns false. Does nothing unless the file is
-    /// mapped.
+    /// Reads all pages into memory, front to back, until `goes_on` returns false. Does nothing if the file is loaded.
     pub fn populate(&self, goes_on: &dyn Fn() -> bool) {
-        if let Self::Mapped(mapping) = self {
-            mapping.populate(goes_on);
+        match self {
+            Self::Mapped(mapping) => mapping.populate(goes_on),
+            Self::File(file) => file.populate(goes_on),
+            Self::Heap(_) | Self::Huge(_) => {}
         }
     }
 

@@ -133,11 +133,12 @@ impl OpenOptions {
         self
     }
 
-    /// Sets whether all pages of a mapped shard are read when the shard is opened. On Linux, opening waits for them;
-    /// elsewhere the pages are only prefetched. Default: false.
+    /// Sets whether all pages of a shard are read when the shard is opened. Opening waits for them, except for maps on
+    /// other systems than Linux, whose pages are only prefetched. Default: false.
     ///
     /// For data that fits into memory: pages are read front to back when the shard is opened, and not one by one as
-    /// lookups need them. Linux uses huge pages if the file system supports them and the pages are not in memory yet.
+    /// lookups need them. Linux uses huge pages for maps if the file system supports them and the pages are not in memory
+    /// yet.
     /// If a refresh opens the shards, it does so before the swap. [`Snapshot::warm`](crate::Snapshot::warm) reads the
     /// pages in the background.
     pub fn populate(&mut self, populate: bool) -> &mut OpenOptions {

@@ -246,16 +246,16 @@ impl Snapshot {
         }
     }
 
-    /// Reads all pages of a mapped generation into memory, shard by shard, on a background thread, and then what lookups
-    /// keep about minishards: 3 to 7 bytes per minishard.
+    /// Reads all pages of a generation into memory, shard by shard, on a background thread, and then what lookups keep
+    /// about minishards: 3 to 7 bytes per minishard.
     ///
     /// For data that fits into memory, after a restart for example: lookups work meanwhile.
     /// [`OpenOptions::populate`](crate::OpenOptions::populate) does the same when a shard is opened. Linux uses huge
-    /// pages if the file system supports them, which makes lookups faster. Shards with positioned reads are
-    /// skipped. So are shards that cannot be opened: lookups report their errors.
+    /// pages for maps if the file system supports them, which makes lookups faster. Shards that cannot be opened are
+    /// skipped: lookups report their errors.
     ///
     /// Nothing is verified, except shard indexes and blocks of the minishard table; a [scan](Snapshot::scan) before this
-    /// call verifies the values.
+    /// call verifies the values, once for all lookups if the shards are mapped or loaded.
     ///
     /// # Errors
     ///
@@ -278,9 +278,7 @@ impl Snapshot {
             for number in snapshot.generation.shard_numbers().take_while(|_| goes_on()) {
                 if let Ok(Some(shard)) = snapshot.generation.shard(number) {
                     shard.reader().populate(&goes_on);
-                    if shard.reader().is_mapped_or_loaded() {
-                        shard.reader().fill_minishard_map(&goes_on);
-                    }
+                    shard.reader().fill_minishard_map(&goes_on);
                 }
             }
         };

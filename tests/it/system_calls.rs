@@ -117,6 +117,17 @@ fn short_minishards_take_one_call_and_no_cache() {
     }
 }
 
+/// What the guide says of a reader that warms a new generation before it serves it.
+#[test]
+fn lookups_of_a_warmed_snapshot_take_one_call_from_the_first_on() {
+    let store = TempDir::new();
+    build(store.path(), 100_000, 100, |build| _ = build.profile(Profile::Local));
+    let snapshot = open(store.path(), 0);
+    snapshot.warm().unwrap().wait();
+    let (most, ..) = look_up(&snapshot, 100_000, 100);
+    assert_eq!(most, 1);
+}
+
 #[test]
 fn long_minishards_take_one_call_for_the_value_and_one_for_an_index_that_is_not_cached() {
     use Encoding::{Gzip, Raw};

@@ -219,7 +219,7 @@ impl ShardReader {
         self.files.all().for_each(Storage::end_pass);
     }
 
-    /// Reads all pages of a mapped shard, until `goes_on` returns false.
+    /// Reads all pages of the files, until `goes_on` returns false.
     pub(crate) fn populate(&self, goes_on: &dyn Fn() -> bool) {
         self.files.all().for_each(|storage| storage.populate(goes_on));
     }
