@@ -15,7 +15,7 @@ from xml.sax.saxutils import escape
 
 REFERENCE = "lmdb"
 HIGHLIGHTED = "sharddb"
-ENGINES = ["sharddb", "sharddb-never", "lmdb", "redb", "cdb64", "sqlite", "hashbrown", "files"]
+ENGINES = ["sharddb", "sharddb-open", "lmdb", "redb", "cdb64", "sqlite", "hashbrown", "files"]
 # name in the JSON, title of the panel
 WORKLOADS = [
     ("hit", "hit: keys known ahead"),
@@ -25,7 +25,7 @@ WORKLOADS = [
     ("batch", "batch: 256 keys at a time"),
     ("whole", "whole: every byte of the value"),
     ("scan", "scan: all pairs"),
-    ("two threads (wall)", "two threads, a get of both together"),
+    ("threads: 2 (wall)", "two threads, a get of both together"),
     ("service p99", "service: 99 % of requests are faster"),
     ("cold", "cold: from the disk"),
     ("cold batch", "cold batch: 256 keys at a time, from the disk"),
@@ -46,7 +46,7 @@ MARGIN = 20
 HEADER = 66
 
 # mid-tones, legible on white and on black
-COLOUR = {HIGHLIGHTED: "#d9480f", "sharddb-never": "#e8926b", REFERENCE: "#868e96"}
+COLOUR = {HIGHLIGHTED: "#d9480f", "sharddb-open": "#e8926b", REFERENCE: "#868e96"}
 OTHER_COLOUR = "#74a0c8"
 TEXT_COLOUR = "#808890"
 

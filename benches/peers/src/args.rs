@@ -17,8 +17,8 @@ Usage: cargo run --release -- [OPTIONS]
   --quick             One set (1Mx100), one load, without files, sharddb-ahead and sorted-load: about a minute
   --sets LIST         Sets of pairs, KEYSxVALUE_BYTES [default: 1Mx8,1Mx100,1Mx4096,1Mxlognormal,10Mx8,10Mx100]
   --engines LIST      Of sharddb, sharddb-never, sharddb-always, sharddb-open, sharddb-load, sharddb-ahead,
-                      sharddb-unchecked, lmdb, redb, cdb64, sqlite, hashbrown, files; lmdb is always included
-                      [default: all; files up to 1M keys]
+                      sharddb-unchecked, lmdb, redb, cdb64, sqlite, hashbrown, files, limit-mapped, limit-pread;
+                      lmdb is always included [default: all; files up to 1M keys]
   --workloads LIST    Of sorted-load, open, hit, dependent, miss, zipf, batch, whole, scan, threads, service,
                       cold; loading pairs in random order is always included [default: all]
   --rounds N          Rounds in which the engines take turns, at least 1 [default: 7]
@@ -115,7 +115,7 @@ impl Arguments {
     /// The selected engines that can hold this set, always including the reference.
     pub fn peers(&self, data: &DataSet) -> Vec<&'static Peer> {
         let asked = |name: &str| name == REFERENCE || self.engines.iter().any(|engine| engine == name);
-        PEERS.iter().filter(|peer| asked(peer.name) && data.keys <= peer.max_keys).collect()
+        PEERS.iter().filter(|peer| asked(peer.name) && (peer.can_hold)(data)).collect()
     }
 
     pub fn wants(&self, workload: &str) -> bool {

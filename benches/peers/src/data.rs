@@ -35,8 +35,15 @@ impl DataSet {
         scramble(number)
     }
 
+    /// The number of a key.
+    #[inline]
+    pub fn number(&self, key: u64) -> u64 {
+        unscramble(key)
+    }
+
+    #[inline]
     pub fn contains(&self, key: u64) -> bool {
-        unscramble(key) < self.keys
+        self.number(key) < self.keys
     }
 
     /// All keys, in random order.
@@ -57,6 +64,7 @@ impl DataSet {
         rest.copy_from_slice(&word.to_le_bytes()[..rest.len()]);
     }
 
+    #[inline]
     pub fn value_len(&self, key: u64) -> u64 {
         match self.values {
             Values::Fixed(len) => len,

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use crate::data::DataSet;
 use crate::input::Input;
 use crate::reader::Result;
 use crate::slices::AnyReader;
@@ -31,8 +32,8 @@ pub struct Peer {
     /// Opens files that are not in memory and warms them, if the engine has a function for it; otherwise they are read
     /// sequentially before they are opened.
     pub open_and_warm: Option<Open>,
-    /// The largest set of this engine; larger sets are left out.
-    pub max_keys: u64,
+    /// Whether this engine is measured with a set.
+    pub can_hold: fn(&DataSet) -> bool,
     /// The approximate bytes of memory per pair of this value length, with its files, when everything was read. Engines
     /// that are measured together must fit into memory.
     pub memory: fn(u64) -> u64,
@@ -48,7 +49,7 @@ impl Peer {
             load,
             open: Some(open),
             open_and_warm: None,
-            max_keys: u64::MAX,
+            can_hold: |_| true,
             memory: compact,
             loads_once: false,
         }

@@ -16,7 +16,7 @@ use crate::reader::Result;
 use crate::report::{self, SetReport};
 use crate::slices::KINDS;
 use crate::workloads::cold::Evict;
-use crate::workloads::{cold, load, open, service, two_threads, warm};
+use crate::workloads::{cold, load, open, service, threads, warm};
 
 /// The share of the machine's memory for engines that are measured together.
 const SHARE_OF_MEMORY: f64 = 0.6;
@@ -85,7 +85,7 @@ fn run_group(arguments: &Arguments, data: &DataSet, peers: Vec<&Peer>) -> Result
     }
     if arguments.wants("threads") {
         progress("threads");
-        two_threads::measure(&mut bench, &opened)?.into_iter().for_each(&mut take);
+        threads::measure(&mut bench, &opened)?.into_iter().for_each(&mut take);
     }
     if arguments.wants("service") {
         progress("service");
@@ -138,8 +138,11 @@ fn derived(measured: &[Measurement]) -> Vec<Measurement> {
     let mut derived = Vec::new();
     for engine in &engines {
         derived.extend(ratio("batch to own hit", engine, rounds("batch", engine), rounds("hit", engine)));
-        let (one, two) = (rounds("one thread (wall)", engine), rounds("two threads (wall)", engine));
-        derived.extend(ratio("gets a second, two threads to one", engine, one, two));
+        let one = rounds(&threads::name(1), engine);
+        for threads in threads::THREADS.into_iter().skip(1) {
+            let name = format!("gets a second, {threads} threads to one");
+            derived.extend(ratio(&name, engine, one, rounds(&threads::name(threads), engine)));
+        }
     }
     let (once, never) = (sharddb::PEER.name, sharddb::NEVER.name);
     for (name, _) in KINDS {

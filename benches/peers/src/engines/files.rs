@@ -11,7 +11,7 @@ use crate::reader::{Reader, Result, head};
 use crate::slices::AnyReader;
 
 pub const PEER: Peer = Peer {
-    max_keys: 1_000_000,
+    can_hold: |data| data.keys <= 1_000_000,
     memory: |value_len| 1024 + value_len.next_multiple_of(4096),
     loads_once: true,
     ..Peer::new("files", load, open)

@@ -55,7 +55,7 @@ fn open(directory: &Path) -> Result<Box<dyn Engine>> {
 }
 
 #[expect(unsafe_code, reason = "mapping is a promise to leave the file alone")]
-fn map(file: &File) -> Result<Mmap> {
+pub(super) fn map(file: &File) -> Result<Mmap> {
     // SAFETY: the file is in a directory that this program created and does not edit.
     let map = unsafe { Mmap::map(file)? };
     map.advise(Advice::Random)?;

@@ -22,7 +22,7 @@ pub const NEVER: Peer =
 pub const ALWAYS: Peer = Peer::new("sharddb-always", load, open_always);
 
 /// Positioned reads: what is safe by default.
-pub const OPEN: Peer = Peer::new("sharddb-open", load, open_safe);
+pub const OPEN: Peer = Peer { open_and_warm: Some(open_safe_populated), ..Peer::new("sharddb-open", load, open_safe) };
 
 /// Loaded into memory.
 pub const LOADED: Peer = Peer { open_and_warm: Some(open_loaded), ..Peer::new("sharddb-load", load, open_loaded) };
@@ -59,6 +59,10 @@ fn open(directory: &Path) -> Result<Box<dyn Engine>> {
 
 fn open_safe(directory: &Path) -> Result<Box<dyn Engine>> {
     Ok(Box::new(Opened(ShardDb::open(directory)?)))
+}
+
+fn open_safe_populated(directory: &Path) -> Result<Box<dyn Engine>> {
+    Ok(Box::new(Opened(OpenOptions::new().populate(true).open(directory)?)))
 }
 
 fn open_populated(directory: &Path) -> Result<Box<dyn Engine>> {

@@ -4,5 +4,5 @@ pub mod cold;
 pub mod load;
 pub mod open;
 pub mod service;
-pub mod two_threads;
+pub mod threads;
 pub mod warm;
