@@ -15,7 +15,7 @@ use crate::process::mapped_under;
 use crate::reader::Result;
 use crate::report::{self, SetReport};
 use crate::slices::KINDS;
-use crate::workloads::cold::Evict;
+use crate::workloads::cold::{Evict, evict_files};
 use crate::workloads::{cold, load, open, service, threads, warm};
 
 /// The share of the machine's memory for engines that are measured together.
@@ -111,9 +111,13 @@ fn open_warm<'a>(bench: &Bench<'a>, restart: Option<Evict>) -> Result<(Vec<Opene
     let mut resident = Rounds::new("mapped", Unit::Bytes);
     let mut huge = Rounds::new("mapped in huge pages", Unit::Bytes);
     let mut opened = Vec::new();
+    if let Some(evict) = restart {
+        // before any is opened: eviction also drops the warm pages of engines that map nothing
+        bench.readable().into_iter().try_for_each(|peer| evict_files(bench, peer, evict))?;
+    }
     for peer in bench.readable() {
         opened.push(match restart {
-            Some(evict) => warm::open_after_restart(bench, peer, evict)?,
+            Some(_) => warm::open_after_restart(bench, peer)?,
             None => bench.open(peer)?,
         });
         warm::warm_up(bench, &opened[opened.len() - 1..])?;

@@ -10,7 +10,6 @@ use crate::measurement::{Rounds, Unit};
 use crate::process::disk_reads;
 use crate::reader::Result;
 use crate::slices::{Kind, Slice};
-use crate::workloads::cold::{Evict, evict_files};
 
 /// This many gets touch every page of a larger set, and every key of a smaller one.
 const WARM_UP: u64 = 20_000_000;
@@ -26,8 +25,7 @@ pub fn warm_up(bench: &Bench<'_>, opened: &[Opened<'_>]) -> Result<()> {
 
 /// Opens an engine whose files are not in memory and warms it as its documentation advises: by a function of its own,
 /// or else by reading the files sequentially.
-pub fn open_after_restart<'a>(bench: &Bench<'a>, peer: &'a Peer, evict: Evict) -> Result<Opened<'a>> {
-    evict_files(bench, peer, evict)?;
+pub fn open_after_restart<'a>(bench: &Bench<'a>, peer: &'a Peer) -> Result<Opened<'a>> {
     if let Some(open) = peer.open_and_warm {
         return Ok(Opened { peer, engine: open(&bench.files_of(peer))? });
     }
