@@ -138,8 +138,7 @@ impl OpenOptions {
     ///
     /// For data that fits into memory: pages are read front to back when the shard is opened, and not one by one as
     /// lookups need them. Linux uses huge pages for maps if the file system supports them and the pages are not in memory
-    /// yet.
-    /// If a refresh opens the shards, it does so before the swap. [`Snapshot::warm`](crate::Snapshot::warm) reads the
+    /// yet. If a refresh opens the shards, it does so before the swap. [`Snapshot::warm`](crate::Snapshot::warm) reads the
     /// pages in the background.
     pub fn populate(&mut self, populate: bool) -> &mut OpenOptions {
         self.populate = populate;
