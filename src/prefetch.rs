@@ -4,7 +4,7 @@
 //! A hint dereferences nothing and cannot fail. On targets other than x86-64 the functions do nothing.
 
 /// The assumed size of a cache line. A wrong assumption costs time only.
-const LINE: usize = 64;
+pub(crate) const LINE: usize = 64;
 
 /// `_MM_HINT_T0`: the line is loaded into all caches.
 const ALL_LEVELS: i32 = 3;

@@ -167,11 +167,17 @@ impl Storage {
     /// used. `None` for positioned reads.
     #[inline]
     pub(crate) fn mapped_or_loaded(&self) -> Option<&[u8]> {
+        // compared first: the test of all variants would be a jump by a table
+        if let Self::Mapped(mapping) = self { Some(mapping) } else { self.loaded() }
+    }
+
+    /// Returns all bytes if the file is loaded.
+    #[inline(never)]
+    fn loaded(&self) -> Option<&[u8]> {
         match self {
-            Self::Mapped(mapping) => Some(mapping),
             Self::Heap(bytes) => Some(bytes),
             Self::Huge(bytes) => Some(bytes),
-            Self::File(_) => None,
+            Self::Mapped(_) | Self::File(_) => None,
         }
     }
 

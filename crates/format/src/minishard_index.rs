@@ -130,12 +130,27 @@ pub struct SmallIndex<'a> {
     // INVARIANT: with n keys, only the first min(n, 8) words of each array are of the index; the others are the bytes
     // that follow it, and are ignored by `find` and `keep_first`
     rows: usize,
-    ids: &'a [U64; EightWords::LEN],
-    gaps: &'a [U64; EightWords::LEN],
-    sizes: &'a [U64; EightWords::LEN],
+    ids: &'a [U64; SmallIndex::FOUND],
+    gaps: &'a [U64; SmallIndex::FOUND],
+    sizes: &'a [U64; SmallIndex::FOUND],
 }
 
 impl<'a> SmallIndex<'a> {
+    /// The number of rows that `find` searches.
+    const FOUND: usize = 8;
+
+    /// `FIRST[count]` is a mask that keeps the first `count` words and clears the others.
+    const FIRST: [[u64; SmallIndex::FOUND]; SmallIndex::FOUND + 1] = {
+        let mut masks = [[0; SmallIndex::FOUND]; SmallIndex::FOUND + 1];
+        let mut at = 0;
+        while at < masks.len() * SmallIndex::FOUND {
+            let (count, word) = (at / SmallIndex::FOUND, at % SmallIndex::FOUND);
+            masks[count][word] = if word < count { u64::MAX } else { 0 };
+            at += 1;
+        }
+        masks
+    };
+
     /// Maximum number of rows. `find` searches the first eight; with 9 to 16 rows, the caller scans after a miss. A
     /// minishard of the `local` profile rarely has more than eight.
     const MOST: usize = 16;
@@ -144,109 +159,48 @@ impl<'a> SmallIndex<'a> {
     ///
     /// `None` if it has more than [`MOST`](Self::MOST) rows, or if `body` ends less than `REACH` bytes after `start`.
     #[inline]
-    pub fn view(body: &'a [u8], start: u64, rows: u64) -> Option<SmallIndex<'a>> {
+    pub fn view(body: &'a [u8], start: u64, rows: u32) -> Option<SmallIndex<'a>> {
         const REACH: usize = 24 * SmallIndex::MOST; // the longest index; covers every word that is loaded
         let words: &[u8; REACH] = body.get(usize::try_from(start).ok()?..)?.first_chunk()?;
         let rows = usize::try_from(rows).ok().filter(|rows| *rows <= Self::MOST)?;
-        let array = |from: usize| <[U64; EightWords::LEN]>::ref_from_prefix(words.get(from..)?).ok();
+        let array = |from: usize| <[U64; SmallIndex::FOUND]>::ref_from_prefix(words.get(from..)?).ok();
         Some(SmallIndex { rows, ids: array(0)?.0, gaps: array(8 * rows)?.0, sizes: array(16 * rows)?.0 })
     }
 
     /// Returns the first row with this id, if it is one of the first eight rows.
     #[inline(always)]
     pub fn find(&self, id: u64) -> Option<Row> {
-        let number = EightWords::of(self.ids).running_sums().first_equal(id, self.rows)?;
-        // from the end of one value to the end of the next
-        let steps = EightWords::of(self.gaps).plus(EightWords::of(self.sizes));
-        let start = steps.keep_first(number)?.sum().wrapping_add(self.gaps.get(number)?.get());
+        let number = self.position(id)?;
+        let (mut starts, mut end) = ([0u64; SmallIndex::FOUND], 0u64);
+        for (start, (gap, size)) in starts.iter_mut().zip(self.gaps.iter().zip(self.sizes)) {
+            *start = end.wrapping_add(gap.get());
+            end = start.wrapping_add(size.get());
+        }
+        let start = *starts.get(number)?;
         let end = start.wrapping_add(self.sizes.get(number)?.get());
         Some(Row { number, id, value: RelativeRange { start, end } })
+    }
+
+    /// Returns the position of the first row with this id, if it is one of the first eight rows.
+    #[inline(always)]
+    fn position(&self, id: u64) -> Option<usize> {
+        let (mut running, mut before, mut count) = (0u64, 1, 0);
+        for delta in self.ids {
+            running = running.wrapping_add(delta.get());
+            before = if running == id { 0 } else { before };
+            count += before;
+        }
+        (count < self.rows).then_some(count)
     }
 
     /// Returns whether a miss in `find` proves absence: there are at most eight rows, and every number is small enough
     /// that all ranges are possible. See [`SearchableIndex::miss_proves_absence`].
     #[inline(always)]
     pub fn miss_proves_absence(&self) -> bool {
-        let numbers = EightWords::of(self.gaps).or(EightWords::of(self.sizes)).keep_first(self.rows);
-        numbers.is_some_and(|numbers| numbers.or_of_all() < 1 << 58) // 8 gaps and 8 sizes: every end is below 2^62
-    }
-}
-
-/// Eight words of an index. Each operation works on all of them without a branch.
-#[derive(Clone, Copy)]
-struct EightWords([u64; EightWords::LEN]);
-
-impl EightWords {
-    const LEN: usize = 8;
-
-    /// `FIRST[count]` is a mask that keeps the first `count` words and clears the others.
-    const FIRST: [[u64; EightWords::LEN]; EightWords::LEN + 1] = {
-        let mut masks = [[0; EightWords::LEN]; EightWords::LEN + 1];
-        let mut count = 0;
-        while count <= EightWords::LEN {
-            let mut word = 0;
-            while word < count {
-                masks[count][word] = u64::MAX;
-                word += 1;
-            }
-            count += 1;
-        }
-        masks
-    };
-
-    #[inline]
-    fn of(words: &[U64; EightWords::LEN]) -> EightWords {
-        EightWords(words.map(U64::get))
-    }
-
-    /// Returns the prefix sums: each word plus all words before it.
-    #[inline]
-    fn running_sums(self) -> EightWords {
-        let mut sum = 0u64;
-        EightWords(self.0.map(|word| {
-            sum = sum.wrapping_add(word);
-            sum
-        }))
-    }
-
-    #[inline]
-    fn plus(self, other: EightWords) -> EightWords {
-        self.with(&other.0, u64::wrapping_add)
-    }
-
-    #[inline]
-    fn or(self, other: EightWords) -> EightWords {
-        self.with(&other.0, |one, two| one | two)
-    }
-
-    /// Returns the position of the first word that equals `word`, if it is one of the first `count` words.
-    #[inline]
-    fn first_equal(self, word: u64, count: usize) -> Option<usize> {
-        let bits = self.0.iter().rev().fold(0u32, |bits, own| bits << 1 | u32::from(*own == word));
-        let first = bits.trailing_zeros() as usize;
-        (bits != 0 && first < count).then_some(first)
-    }
-
-    /// Keeps the first `count` words and clears the others; `None` if `count` is above eight.
-    #[inline]
-    fn keep_first(self, count: usize) -> Option<EightWords> {
-        Some(self.with(Self::FIRST.get(count)?, |one, two| one & two))
-    }
-
-    #[inline]
-    fn sum(self) -> u64 {
-        self.0.into_iter().fold(0, u64::wrapping_add)
-    }
-
-    /// Returns the bitwise OR of all words.
-    #[inline]
-    fn or_of_all(self) -> u64 {
-        self.0.into_iter().fold(0, |one, two| one | two)
-    }
-
-    #[inline]
-    fn with(self, other: &[u64; EightWords::LEN], word: impl Fn(u64, u64) -> u64) -> EightWords {
-        EightWords(std::array::from_fn(|at| word(self.0[at], other[at])))
+        let Some(mask) = Self::FIRST.get(self.rows) else { return false };
+        let numbers = self.gaps.iter().zip(self.sizes).zip(mask);
+        let bits = numbers.fold(0, |bits, ((gap, size), mask)| bits | (gap.get() | size.get()) & mask);
+        bits < 1 << 58 // 8 gaps and 8 sizes: every end is below 2^62
     }
 }
 
@@ -574,7 +528,7 @@ mod tests {
             assert!(!ascending || forms.len() == 3);
             // the bytes after the small index repeat it
             let body = [&*encoded; 64].concat();
-            let small = SmallIndex::view(&body, 0, encoded.len() as u64 / ROW_LEN);
+            let small = SmallIndex::view(&body, 0, u32::try_from(rows).unwrap());
             assert_eq!(small.is_some(), index.len() <= 16 && body.len() >= 384);
             let plain = rows <= 8 && words[rows..].iter().all(|word| *word < 1 << 58);
             assert!(

@@ -17,8 +17,8 @@ use crate::read::shard::{FastMinishard, Probe, ShardReader, Value, ValueLocation
 use crate::read::snapshot::Snapshot;
 use crate::threads::for_each;
 
-/// Keys per group: about the number of outstanding cache misses of a core.
-const GROUP: usize = 16;
+/// Keys per group: more than a core has outstanding cache misses, so that the steps of a group are long beside a latency.
+const GROUP: usize = 32;
 
 /// Cache lines prefetched per value. The hardware prefetcher loads the lines after them.
 const VALUE_LINES: usize = 4;
@@ -84,9 +84,10 @@ impl Snapshot {
             return values.try_for_each(|(at, (key, stored))| f(at, self.value_of(*key, stored)));
         }
         for (group_number, group) in keys.chunks(GROUP).enumerate() {
-            let values = self.stage(group);
-            for (at, (key, value)) in group.iter().zip(values).enumerate() {
-                let value = match value {
+            let mut values = [Probe::Undecided; GROUP];
+            self.stage(group, &mut values);
+            for (at, (key, value)) in group.iter().zip(&values).enumerate() {
+                let value = match *value {
                     Probe::Found(value) => Ok(Some(Value::borrowed_from(value))),
                     Probe::Absent => Ok(None),
                     Probe::Undecided => self.lookup(*key),
@@ -178,7 +179,8 @@ impl Snapshot {
         }
         let mut results = Vec::with_capacity(keys.len());
         for group in keys.chunks(GROUP) {
-            let minishards = self.stage_minishards(group);
+            let mut minishards = [Probe::Undecided; GROUP];
+            self.stage_minishards(group, &mut minishards);
             results.extend(group.iter().zip(minishards).map(|(key, minishard)| {
                 match minishard.and_then(|minishard| minishard.key(*key)) {
                     Probe::Found(()) => Ok(true),
@@ -201,29 +203,28 @@ impl Snapshot {
         }
         keys.chunks(GROUP)
             .flat_map(|group| {
-                self.stage_minishards(group);
+                self.stage_minishards(group, &mut [Probe::Undecided; GROUP]);
                 group.iter().map(|key| self.locate(*key))
             })
             .collect()
     }
 
     /// Finds the values of a group of keys on the fast path, and prefetches them.
-    #[inline]
-    fn stage<'a>(&'a self, group: &[u64]) -> [Probe<&'a [u8]>; GROUP] {
-        let minishards = self.stage_minishards(group);
-        let mut values = [Probe::Undecided; GROUP];
-        for ((key, minishard), staged) in group.iter().zip(minishards).zip(&mut values) {
+    #[inline(always)]
+    fn stage<'a>(&'a self, group: &[u64], values: &mut [Probe<&'a [u8]>; GROUP]) {
+        let mut minishards = [Probe::Undecided; GROUP];
+        self.stage_minishards(group, &mut minishards);
+        for ((key, minishard), staged) in group.iter().zip(&minishards).zip(values) {
             *staged = minishard.and_then(|minishard| minishard.value(*key));
             if let Probe::Found(value) = staged {
                 prefetch::lines(value, VALUE_LINES);
             }
         }
-        values
     }
 
     /// Finds the minishards of a group of keys on the fast path, and prefetches their indexes.
-    #[inline]
-    fn stage_minishards(&self, group: &[u64]) -> [Probe<FastMinishard<'_>>; GROUP] {
+    #[inline(always)]
+    fn stage_minishards<'a>(&'a self, group: &[u64], minishards: &mut [Probe<FastMinishard<'a>>; GROUP]) {
         let mut routes = [None; GROUP];
         for (key, staged) in group.iter().zip(&mut routes) {
             *staged =
@@ -232,12 +233,10 @@ impl Snapshot {
                 shard.prefetch_known(*minishard);
             }
         }
-        let mut minishards = [Probe::Undecided; GROUP];
-        for (route, staged) in routes.iter().zip(&mut minishards) {
+        for (route, staged) in routes.iter().zip(minishards) {
             let Some((shard, minishard)) = route else { continue };
             *staged = shard.fast_minishard(*minishard, prefetch_index);
         }
-        minishards
     }
 
     /// Divides keys into tasks, if their shards are read by positioned reads.

@@ -139,7 +139,7 @@ impl Generation {
     /// Opens the shard at its first use.
     ///
     /// Errors: those of opening the shard, with the key.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn shard_of_key(&self, key: u64) -> Result<Option<(&Shard, MinishardNumber)>> {
         let location = self.spec.route(key);
         match self.shard(location.shard) {

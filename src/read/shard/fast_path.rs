@@ -23,18 +23,21 @@
 use crate::byte_range::RelativeRange;
 use crate::error::Result;
 use crate::format::checks::ChecksPlace;
-use crate::format::minishard_index::{IndexView, ROW_LEN, Row, SCAN_LIMIT, SmallIndex};
+use crate::format::minishard_index::{IndexView, Row, SCAN_LIMIT, SmallIndex};
 use crate::ids::MinishardNumber;
 use crate::prefetch;
-use crate::read::shard::minishard_map::{KnownMinishard, Line, Trusted};
+use crate::read::shard::minishard_map::KnownMinishard;
 use crate::read::shard::reader::{ShardReader, to_usize};
 use crate::read::shard::value::Value;
 
 /// The number of cache lines prefetched per minishard in a single lookup: the index of 4 to 8 keys and the first values.
 const MINISHARD_LINES: usize = 10;
 
-/// The number of cache lines prefetched per minishard in a batch: the index.
-const INDEX_LINES: usize = 5;
+/// The same where minishards are short.
+const SHORT_LINES: usize = 5;
+
+/// The number of cache lines prefetched per minishard in a batch: the index of 8 keys.
+const INDEX_LINES: usize = 4;
 
 /// The result of a step of the fast path, which only reads memory and returns no errors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -65,10 +68,7 @@ pub(crate) struct FastMinishard<'a> {
     shard: &'a ShardReader,
     /// The bytes after the shard index, to which relative ranges refer.
     body: &'a [u8],
-    /// The offset of the index in `body`.
-    start: u64,
-    rows: u64,
-    trusted: Trusted,
+    known: KnownMinishard,
 }
 
 impl ShardReader {
@@ -106,18 +106,18 @@ impl ShardReader {
     }
 
     /// Returns the value of a key from the minishard that it hashes to.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn probe(&self, number: MinishardNumber, key: u64) -> Probe<&[u8]> {
-        self.fast_minishard(number, prefetch_all).and_then(|minishard| minishard.value(key))
+        self.prefetched_minishard(number).and_then(|minishard| minishard.value(key))
     }
 
     /// Returns whether a key exists in the minishard that it hashes to. Does not access its value.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn probe_key(&self, number: MinishardNumber, key: u64) -> Probe<()> {
-        self.fast_minishard(number, prefetch_all).and_then(|minishard| minishard.key(key))
+        self.prefetched_minishard(number).and_then(|minishard| minishard.key(key))
     }
 
-    /// Prefetches the details of a minishard in the minishard map.
+    /// Prefetches the entry of a minishard in the minishard map.
     #[inline]
     pub(crate) fn prefetch_known(&self, number: MinishardNumber) {
         self.minishard_map.prefetch(number);
@@ -130,99 +130,130 @@ impl ShardReader {
         if self.has_fast_path { self.files.main_file.mapped_or_loaded()?.get(to_usize(self.base)..) } else { None }
     }
 
-    /// Locates a minishard by the minishard map. Calls `prefetch` with its first cache line before the details are
-    /// read.
-    #[inline]
+    /// Locates a minishard by the minishard map, and prefetches it before the details are read.
+    #[inline(always)]
+    fn prefetched_minishard(&self, number: MinishardNumber) -> Probe<FastMinishard<'_>> {
+        self.fast_minishard(number, |body, start| {
+            prefetch::lines_once(body, start, SHORT_LINES);
+            if !self.minishard_map.is_short() {
+                prefetch::lines_once(
+                    body,
+                    start.wrapping_add(SHORT_LINES * prefetch::LINE),
+                    MINISHARD_LINES - SHORT_LINES,
+                );
+            }
+        })
+    }
+
+    /// Locates a minishard by the minishard map. Calls `prefetch` with its body and the offset of its first cache line
+    /// before the details are read.
+    #[inline(always)]
     pub(crate) fn fast_minishard(
         &self,
         number: MinishardNumber,
-        prefetch: impl FnOnce(&[u8], Line),
+        prefetch: impl FnOnce(&[u8], usize),
     ) -> Probe<FastMinishard<'_>> {
-        let (Some(body), Some(line)) = (self.raw_body(), self.minishard_map.line(number)) else {
-            return Probe::Undecided;
-        };
-        prefetch(body, line);
-        let Some(KnownMinishard { start, rows, trusted }) = self.minishard_map.details(number, line) else {
-            return Probe::Undecided;
-        };
-        match rows {
-            // needs no trusted index: what states that there are no keys was verified when the map was filled, either
-            // a block of the minishard table or, as far as the mode requires, the shard index
-            0 => Probe::Absent,
-            rows => Probe::Found(FastMinishard { shard: self, body, start, rows, trusted }),
+        let Some(body) = self.raw_body() else { return Probe::Undecided };
+        let Some(line) = self.minishard_map.line(number) else { return Probe::Undecided };
+        prefetch(body, to_usize(line.start()));
+        match self.minishard_map.details(number, line) {
+            // needs no trusted index: what states that there are no keys was verified when the map was filled, either a
+            // block of the minishard table or, as far as the mode requires, the shard index
+            Some(KnownMinishard { rows: 0, .. }) => Probe::Absent,
+            Some(known) => Probe::Found(FastMinishard { shard: self, body, known }),
+            None => Probe::Undecided,
         }
     }
-}
-
-/// Prefetches the index and the first values of a minishard with `prefetchnta`, so that they do not evict the minishard
-/// map from the larger caches.
-#[inline]
-fn prefetch_all(body: &[u8], line: Line) {
-    prefetch::lines_once(body, usize::try_from(line.start()).unwrap_or(0), MINISHARD_LINES);
 }
 
 /// Prefetches the index of a minishard in a batch.
 #[inline]
-pub(crate) fn prefetch_index(body: &[u8], line: Line) {
-    prefetch::lines_at(body, usize::try_from(line.start()).unwrap_or(0), INDEX_LINES);
+pub(crate) fn prefetch_index(body: &[u8], start: usize) {
+    prefetch::lines_at(body, start, INDEX_LINES);
 }
 
 impl<'a> FastMinishard<'a> {
     /// Returns whether a key exists. `Undecided` if the index is not trusted.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn key(&self, key: u64) -> Probe<()> {
-        if self.trusted.has_index() { self.row(key).and_then(|_| Probe::Found(())) } else { Probe::Undecided }
+        if !self.known.trusted.has_index() {
+            return Probe::Undecided;
+        }
+        let found = self.small_index().and_then(|index| match index.find(key) {
+            Some(_) => Some(Probe::Found(())),
+            None => index.miss_proves_absence().then_some(Probe::Absent),
+        });
+        found.unwrap_or_else(|| scan(self.body, self.known, key).and_then(|_| Probe::Found(())))
     }
 
     /// Returns the value of a key. `Undecided` if the index is not trusted, or the value is neither trusted nor
     /// verified.
-    #[inline]
-    pub(crate) fn value(&self, key: u64) -> Probe<&'a [u8]> {
-        if !self.trusted.has_index() {
-            return Probe::Undecided;
-        }
-        self.row(key).and_then(|row| match row.value.of(self.body) {
-            Some(value) if self.trusted.has_all() => Probe::Found(value),
-            Some(value) => self.verified_value(row, value),
-            None => Probe::Undecided,
-        })
-    }
-
-    /// Returns the value if it is marked as verified or matches its checksum now; else `Undecided`.
-    #[inline(never)]
-    fn verified_value(&self, row: Row, value: &'a [u8]) -> Probe<&'a [u8]> {
-        // the index is relative to the body, so the ranges of the checks are too
-        let checks = ChecksPlace { index_end: self.index().end, rows: self.rows };
-        if self.shard.try_verify_value(self.body, row, checks, value) { Probe::Found(value) } else { Probe::Undecided }
-    }
-
-    /// Finds the row of a key.
     #[inline(always)]
-    fn row(&self, key: u64) -> Probe<Row> {
-        let Some(index) = SmallIndex::view(self.body, self.start, self.rows) else { return self.scan(key) };
-        match index.find(key) {
-            Some(row) => Probe::Found(row),
-            None if index.miss_proves_absence() => Probe::Absent,
-            None => self.scan(key),
-        }
-    }
-
-    /// Finds the row of a key by a linear scan. `Undecided` if there are more than `SCAN_LIMIT` keys, if the index is not
-    /// within the body (its view is then empty), or if a miss does not prove absence.
-    #[inline(never)]
-    fn scan(&self, key: u64) -> Probe<Row> {
-        let bytes = self.index().of(self.body).unwrap_or_default();
-        let Some(index) = IndexView::view(bytes).ok().filter(|index| (1..=SCAN_LIMIT).contains(&index.len())) else {
+    pub(crate) fn value(&self, key: u64) -> Probe<&'a [u8]> {
+        if !self.known.trusted.has_index() {
             return Probe::Undecided;
-        };
+        }
+        let Some(index) = self.small_index() else { return scan_value(self.shard, self.body, self.known, key) };
         match index.find(key) {
-            Some(row) => Probe::Found(row),
+            Some(row) => match row.value.of(self.body) {
+                Some(value) if self.known.trusted.has_all() => Probe::Found(value),
+                Some(_) => verified_value(self.shard, self.body, self.known, key, row.number, row.value),
+                None => Probe::Undecided,
+            },
             None if index.miss_proves_absence() => Probe::Absent,
-            None => Probe::Undecided,
+            None => scan_value(self.shard, self.body, self.known, key),
         }
     }
 
-    fn index(&self) -> RelativeRange {
-        RelativeRange { start: self.start, end: self.start.wrapping_add(self.rows.wrapping_mul(ROW_LEN)) }
+    /// Views the index, if it is small.
+    #[inline(always)]
+    fn small_index(&self) -> Option<SmallIndex<'a>> {
+        SmallIndex::view(self.body, self.known.start, self.known.rows)
+    }
+}
+
+// The functions below take parts of a `FastMinishard` or of a `Row`, so that these stay in registers on the way of most
+// lookups, which calls none of them.
+
+/// Returns a value if it is marked as verified or matches its checksum now; else `Undecided`.
+#[inline(never)]
+fn verified_value<'a>(
+    shard: &ShardReader,
+    body: &'a [u8],
+    known: KnownMinishard,
+    id: u64,
+    number: usize,
+    value: RelativeRange,
+) -> Probe<&'a [u8]> {
+    // the index is relative to the body, so the ranges of the checks are too
+    let checks = ChecksPlace { index_end: known.index().end, rows: u64::from(known.rows) };
+    match value.of(body) {
+        Some(bytes) if shard.try_verify_value(body, Row { number, id, value }, checks, bytes) => Probe::Found(bytes),
+        _ => Probe::Undecided,
+    }
+}
+
+/// Returns the value of a key in a minishard whose index is not small, or does not prove that the key is absent.
+#[inline(never)]
+fn scan_value<'a>(shard: &ShardReader, body: &'a [u8], known: KnownMinishard, key: u64) -> Probe<&'a [u8]> {
+    scan(body, known, key).and_then(|row| match row.value.of(body) {
+        Some(value) if known.trusted.has_all() => Probe::Found(value),
+        Some(_) => verified_value(shard, body, known, key, row.number, row.value),
+        None => Probe::Undecided,
+    })
+}
+
+/// Finds the row of a key by a linear scan. `Undecided` if there are more than `SCAN_LIMIT` keys, if the index is not
+/// within the body (its view is then empty), or if a miss does not prove absence.
+#[inline(never)]
+fn scan(body: &[u8], known: KnownMinishard, key: u64) -> Probe<Row> {
+    let bytes = known.index().of(body).unwrap_or_default();
+    let Some(index) = IndexView::view(bytes).ok().filter(|index| (1..=SCAN_LIMIT).contains(&index.len())) else {
+        return Probe::Undecided;
+    };
+    match index.find(key) {
+        Some(row) => Probe::Found(row),
+        None if index.miss_proves_absence() => Probe::Absent,
+        None => Probe::Undecided,
     }
 }

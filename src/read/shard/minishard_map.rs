@@ -24,13 +24,17 @@ use crate::format::minishard_index::ROW_LEN;
 use crate::format::minishard_table::{BLOCK_BITS, MOST_MINISHARDS};
 use crate::format::spec::ShardingSpec;
 use crate::ids::MinishardNumber;
+use crate::prefetch;
 
-/// log2 of the size of a line, which is that of a cache line in [`prefetch`](crate::prefetch).
+/// log2 of the size of a line, which is that of a cache line in [`prefetch`].
 const LINE_BITS: u32 = 6;
 
 /// The intended number of lines per group. It is less than the 256 lines that an offset can state, because minishards
 /// differ in length.
 const GROUP_LINES: u64 = 160;
+
+/// Minishards of fewer lines are short.
+const SHORT_LINES: u64 = 4;
 
 /// The row count that marks a minishard as not in the map. Minishards with this many rows or more are not in the map:
 /// lookups use the minishard table or the shard index.
@@ -78,20 +82,22 @@ pub(crate) struct KnownMinishard {
     /// Offset of the index, relative to the end of the shard index.
     pub(crate) start: u64,
     /// 0 if the minishard has no keys.
-    pub(crate) rows: u64,
+    pub(crate) rows: u32,
     pub(crate) trusted: Trusted,
 }
 
 impl KnownMinishard {
     /// Returns the range of the index; empty if the minishard has no keys.
     pub(crate) fn index(self) -> RelativeRange {
-        RelativeRange { start: self.start, end: self.start + ROW_LEN * self.rows }
+        RelativeRange { start: self.start, end: self.start + ROW_LEN * u64::from(self.rows) }
     }
 }
 
 /// The minishard map of one shard with raw indexes. Filled block by block as lookups use it.
 pub(crate) struct MinishardMap {
     group_bits: u32,
+    /// Whether minishards are short: on average less than [`SHORT_LINES`].
+    is_short: bool,
     bases: Box<[AtomicU32]>,
     offsets: Box<[AtomicU8]>,
     details: Box<[AtomicU16]>,
@@ -107,6 +113,7 @@ impl MinishardMap {
         let group_bits = (GROUP_LINES / lines_each).checked_ilog2().unwrap_or(0);
         MinishardMap {
             group_bits,
+            is_short: lines_each < SHORT_LINES,
             bases: zeros(minishards.div_ceil(1 << group_bits)),
             offsets: zeros(minishards),
             details: zeros(minishards),
@@ -117,14 +124,20 @@ impl MinishardMap {
     /// Creates a map that stays empty.
     pub(crate) fn none() -> MinishardMap {
         let (bases, offsets, details) = (Box::default(), Box::default(), Box::default());
-        MinishardMap { group_bits: 0, bases, offsets, details, marked: AtomicU64::new(0) }
+        MinishardMap { group_bits: 0, is_short: true, bases, offsets, details, marked: AtomicU64::new(0) }
+    }
+
+    /// Whether most minishards are short: an index and its values are within about [`SHORT_LINES`].
+    #[inline]
+    pub(crate) fn is_short(&self) -> bool {
+        self.is_short
     }
 
     /// Returns the line in which a minishard begins; `None` if its block is not filled, or the map has no such block.
     ///
     /// For a minishard without keys, or one that is not in the map, this is the first line of its group. It may be
     /// prefetched all the same, before [`details`](Self::details) returns which case it is.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn line(&self, number: MinishardNumber) -> Option<Line> {
         let at = usize::try_from(number.0).ok()?;
         let base = self.bases.get(at >> self.group_bits)?.load(Ordering::Acquire).checked_sub(1)?;
@@ -133,13 +146,13 @@ impl MinishardMap {
     }
 
     /// Returns the details of a minishard whose line is known; `None` if it is not in the map.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn details(&self, number: MinishardNumber, line: Line) -> Option<KnownMinishard> {
         let details = self.details.get(usize::try_from(number.0).ok()?)?.load(Ordering::Relaxed);
         let rows = details >> 8;
         let start = line.start() + u64::from(details & ((1 << LINE_BITS) - 1));
         let trusted = Trusted(details >> LINE_BITS & Trusted::ALL.0);
-        (rows < NOT_IN_MAP).then_some(KnownMinishard { start, rows: u64::from(rows), trusted })
+        (rows < NOT_IN_MAP).then_some(KnownMinishard { start, rows: u32::from(rows), trusted })
     }
 
     /// Returns what the map has of a minishard; `None` if its block is not filled, or it is not in the map.
@@ -147,12 +160,13 @@ impl MinishardMap {
         self.details(number, self.line(number)?)
     }
 
-    /// Prefetches the details of a minishard.
+    /// Prefetches what the map has of a minishard.
     #[inline]
     pub(crate) fn prefetch(&self, number: MinishardNumber) {
-        if let Some(details) = usize::try_from(number.0).ok().and_then(|at| self.details.get(at)) {
-            crate::prefetch::item(details);
-        }
+        let Ok(at) = usize::try_from(number.0) else { return };
+        self.bases.get(at >> self.group_bits).iter().for_each(|base| prefetch::item(*base));
+        self.offsets.get(at).iter().for_each(|offset| prefetch::item(*offset));
+        self.details.get(at).iter().for_each(|details| prefetch::item(*details));
     }
 
     /// Whether the map has room for the block of a minishard, and the block is not filled yet.

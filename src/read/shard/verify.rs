@@ -74,7 +74,7 @@ impl ShardReader {
     fn known_at(&self, number: MinishardNumber, checks: ChecksPlace) -> Option<KnownMinishard> {
         let known = self.minishard_map.get(number)?;
         let end = self.base().checked_add(known.index().end)?;
-        (end == checks.index_end && known.rows == checks.rows).then_some(known)
+        (end == checks.index_end && u64::from(known.rows) == checks.rows).then_some(known)
     }
 
     /// Verifies an index before its use, unless it is trusted. With `VerifyScope::IndexAndValuesIfSmall`, also verifies
