@@ -78,8 +78,10 @@ impl Cursor {
     }
 
     /// Writes `len` zero bytes. A run of a block or more becomes a hole.
+    #[inline]
     pub(crate) fn zeros(&mut self, len: u64) -> Result<()> {
         match usize::try_from(len) {
+            Ok(0) => Ok(()),
             Ok(len) if len < self.block => {
                 let start = self.buffer.len();
                 self.buffer.resize(start + len, 0);

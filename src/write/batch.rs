@@ -256,7 +256,7 @@ struct Pair {
 }
 
 impl Pair {
-    #[inline]
+    #[inline(always)]
     fn read(bytes: &[u8], start: usize) -> Result<Pair> {
         let (header, header_len) = pair_header::read(bytes.get(start..).unwrap_or_default())?;
         let to_usize = |len: u64| usize::try_from(len).unwrap_or(usize::MAX);

@@ -22,6 +22,9 @@ const FEWEST_MINISHARDS: u64 = 512;
 /// A generation with more minishards per key has no table, because most entries would describe empty minishards.
 const MOST_MINISHARDS_PER_KEY: u64 = 64;
 
+/// Bytes per read of a shard index: a multiple of a block.
+const CHUNK: u64 = 256 << 10;
+
 /// Writes and syncs the table of a generation, whose shards are in `shards_directory`. Returns `None` if a table is not
 /// worthwhile.
 pub(super) fn write(
@@ -36,43 +39,53 @@ pub(super) fn write(
     if !pays || spec.minishards() > MOST_MINISHARDS {
         return Ok(None);
     }
-    let mut sections = Vec::new();
+    let mut surveys = Vec::new();
     for shard in shards {
-        let section = Entries::open(shards_directory, spec, shard)?.section()?;
-        sections.extend(section.map(|section| (shard, section)));
+        surveys.extend(Entries::open(shards_directory, spec, shard)?.survey()?);
     }
-    let mut offset = minishard_table::head_len(sections.len()) as u64;
-    for (_, section) in &mut sections {
+    let mut offset = minishard_table::head_len(surveys.len()) as u64;
+    for Survey { section, .. } in &mut surveys {
         section.offset = offset;
         offset = section.end(spec.minishard_bits());
     }
     let path = directory.join(manifest::MINISHARDS);
     let file = create_new(&path)?;
     let mut to = Cursor::new(Sink::file(file.clone(), &path), 0, WRITE_BLOCK).with_digest();
-    let heads: Vec<Section> = sections.iter().map(|(_, section)| *section).collect();
+    let heads: Vec<Section> = surveys.iter().map(|survey| survey.section).collect();
     to.write(&minishard_table::encode_head(&heads))?;
-    for (shard, section) in sections {
-        Entries::open(shards_directory, spec, shard)?.write(section, &mut to)?;
+    for survey in surveys {
+        Entries::open(shards_directory, spec, &survey.shard)?.write(&survey, &mut to)?;
     }
     let checksum = to.finish_file()?;
     disk::sync_file(&file, &path).map_err(|error| Error::io("sync", &path, error))?;
     Ok(Some(AuxiliaryRecord { name: manifest::MINISHARDS.to_string(), checksum }))
 }
 
-/// The shard index of a shard, read block by block.
-struct Entries {
-    file: File,
-    path: PathBuf,
-    spec: ShardingSpec,
+/// What a table states about a shard, except the blocks.
+struct Survey {
     shard: ShardRecord,
+    /// Without its offset at first.
+    section: Section,
     /// For each block, the start of the index of the first minishard with keys after it, or the end of the file if
     /// there is none. Relative to the end of the shard index.
     ends: Vec<u64>,
 }
 
+/// The shard index of a shard, read in chunks.
+struct Entries {
+    file: File,
+    len: u64,
+    path: PathBuf,
+    spec: ShardingSpec,
+    shard: ShardRecord,
+    /// The last chunk that was read, and its offset.
+    chunk: Vec<u8>,
+    chunk_start: u64,
+}
+
 /// The entries of a block of minishards.
 struct EntriesOfBlock {
-    /// The starts of the minishard indexes, followed by the block's entry of [`Entries::ends`]. An empty minishard has
+    /// The starts of the minishard indexes, followed by the block's entry of [`Survey::ends`]. An empty minishard has
     /// the start of the next one.
     starts: Vec<u64>,
     /// The lengths of the minishard indexes in the unit of the table.
@@ -83,29 +96,16 @@ impl Entries {
     fn open(directory: &Path, spec: ShardingSpec, shard: &ShardRecord) -> Result<Entries> {
         let path = directory.join(spec.shard_file_name(shard.number));
         let (file, len) = open_regular(&path)?;
-        let mut entries = Entries { file, path, spec, shard: *shard, ends: Vec::new() };
-        let blocks = spec.minishards() >> minishard_table::block_bits(spec.minishard_bits());
-        let mut end = len.saturating_sub(spec.shard_index_len());
-        let mut ends = Vec::new();
-        for number in (0..blocks).rev() {
-            ends.push(end);
-            end = entries.block(number, end)?.starts.first().copied().unwrap_or(end);
-        }
-        ends.reverse();
-        entries.ends = ends;
-        Ok(entries)
+        Ok(Entries { file, len, path, spec, shard: *shard, chunk: Vec::new(), chunk_start: 0 })
     }
 
-    /// Reads a block. `end` is its entry of `ends`: the start of the index of the first minishard with keys after it,
-    /// or the end of the file if there is none.
-    fn block(&self, number: u64, end: u64) -> Result<EntriesOfBlock> {
+    /// Reads a block. `end` is its entry of [`Survey::ends`].
+    fn block(&mut self, number: u64, end: u64) -> Result<EntriesOfBlock> {
         let block_bits = minishard_table::block_bits(self.spec.minishard_bits());
-        let (first, count) = (MinishardNumber(number << block_bits), 1 << block_bits);
-        let mut bytes = vec![0; count * size_of::<ShardIndexEntry>()];
-        let start = ShardIndexEntry::position(first).start;
-        read_exact_at(&self.file, &mut bytes, start)
-            .map_err(|error| Error::io("read", &self.path, error).at_offset(start))?;
         let unit = minishard_table::length_unit(self.spec.minishard_index_encoding());
+        let count = 1 << block_bits;
+        let start = ShardIndexEntry::position(MinishardNumber(number << block_bits)).start;
+        let bytes = self.entries(start, count * size_of::<ShardIndexEntry>())?;
         let (mut starts, mut lengths) = (vec![end], Vec::with_capacity(count));
         for entry in bytes.rchunks_exact(size_of::<ShardIndexEntry>()).filter_map(ShardIndexEntry::read) {
             let next = starts.last().copied().unwrap_or(end);
@@ -118,23 +118,45 @@ impl Entries {
         Ok(EntriesOfBlock { starts, lengths })
     }
 
-    /// Returns the section of this shard, without its offset; `None` if a table cannot describe its minishards.
-    fn section(&self) -> Result<Option<Section>> {
+    /// Returns `len` bytes of the shard index, a multiple of which is a chunk.
+    fn entries(&mut self, start: u64, len: usize) -> Result<&[u8]> {
+        let into_chunk = usize::try_from(start % CHUNK).unwrap_or(0);
+        let chunk_start = start - start % CHUNK;
+        if self.chunk.is_empty() || self.chunk_start != chunk_start {
+            let chunk_len = CHUNK.min(self.spec.shard_index_len() - chunk_start);
+            self.chunk.resize(usize::try_from(chunk_len).unwrap_or(0), 0);
+            read_exact_at(&self.file, &mut self.chunk, chunk_start)
+                .map_err(|error| Error::io("read", &self.path, error).at_offset(chunk_start))?;
+            self.chunk_start = chunk_start;
+        }
+        Ok(self.chunk.get(into_chunk..into_chunk + len).unwrap_or_default())
+    }
+
+    /// Returns what a table states about this shard; `None` if it cannot describe the minishards. Reads the shard index back
+    /// to front, because an end is a start of what is after it.
+    fn survey(&mut self) -> Result<Option<Survey>> {
         let unit_bits = match self.spec.minishard_index_encoding() {
             Encoding::Raw => MINISHARD_ALIGNMENT.ilog2(),
             Encoding::Gzip => 0, // a gzip index begins where its values end, at any byte
         };
-        let mut builder = PackingBuilder::new(unit_bits);
-        for (number, end) in (0..).zip(&self.ends) {
-            builder.add(&self.block(number, *end)?.to_write());
+        let blocks = self.spec.minishards() >> minishard_table::block_bits(self.spec.minishard_bits());
+        let mut end = self.len.saturating_sub(self.spec.shard_index_len());
+        let (mut builder, mut ends) = (PackingBuilder::new(unit_bits), Vec::new());
+        for number in (0..blocks).rev() {
+            let block = self.block(number, end)?;
+            builder.add(&block.to_write());
+            ends.push(end);
+            end = block.starts.first().copied().unwrap_or(end);
         }
-        let packing = builder.finish();
-        Ok(packing.map(|packing| Section { shard: self.shard.number, offset: 0, packing }))
+        ends.reverse();
+        let section = |packing| Section { shard: self.shard.number, offset: 0, packing };
+        Ok(builder.finish().map(|packing| Survey { shard: self.shard, section: section(packing), ends }))
     }
 
-    fn write(&self, section: Section, to: &mut Cursor) -> Result<()> {
-        for (number, end) in (0..).zip(&self.ends) {
-            let place = BlockPlace { shard: section.shard, number, shard_index_crc32: self.shard.shard_index_crc32 };
+    fn write(&mut self, survey: &Survey, to: &mut Cursor) -> Result<()> {
+        for (number, end) in (0..).zip(&survey.ends) {
+            let Survey { shard, section, .. } = survey;
+            let place = BlockPlace { shard: section.shard, number, shard_index_crc32: shard.shard_index_crc32 };
             let block = self.block(number, *end)?;
             let bytes = block.to_write().encode(place, section.packing).ok_or_else(|| {
                 let message = "the shard index changed while the minishard table was written";

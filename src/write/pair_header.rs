@@ -42,7 +42,7 @@ pub(crate) fn write(header: &PairHeader, to: &mut Vec<u8>) {
 }
 
 /// Reads the header at the beginning of `bytes`; returns it with its length.
-#[inline]
+#[inline(always)]
 pub(crate) fn read(bytes: &[u8]) -> Result<(PairHeader, usize)> {
     read_header(bytes).ok_or_else(cut_short)
 }
@@ -52,7 +52,7 @@ pub(crate) fn cut_short() -> Error {
     Error::corrupt("expected a complete pair in a batch or a spill file, found a truncated one: run the build again")
 }
 
-#[inline]
+#[inline(always)]
 fn read_header(bytes: &[u8]) -> Option<(PairHeader, usize)> {
     let (key, rest) = bytes.split_first_chunk::<8>()?;
     let (check, mut rest) = rest.split_first_chunk::<4>()?;
