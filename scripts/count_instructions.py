@@ -108,21 +108,23 @@ def planted(target):
 def main():
     target = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target"), "counts")
     if platform.machine() != "x86_64":
-        sys.exit("the limits are of x86-64")
-    limits = json.loads(LIMITS.read_text()) if LIMITS.exists() else {}
+        print(f"skipped: the limits are of x86-64, and this is {platform.machine()}")
+        return
     match sys.argv[1:]:
         case ["--accept"]:
             figures = count(build(ROOT, target), OPERATIONS)
             rounded = {operation: round(figure, 1) for operation, figure in figures.items()}
             LIMITS.write_text(json.dumps({"rustc": rustc(), **rounded}, indent=2) + "\n")
         case ["--planted"]:
-            found = compare(planted(target), limits)
+            found = compare(planted(target), json.loads(LIMITS.read_text()))
             print(f"planted: found in {', '.join(found) or 'none'}")
             sys.exit(0 if found == ["hit", "miss"] else 1)
         case []:
-            sys.exit(1 if compare(count(build(ROOT, target), OPERATIONS), limits) else 0)
+            figures = count(build(ROOT, target), OPERATIONS)
+            sys.exit(1 if compare(figures, json.loads(LIMITS.read_text())) else 0)
         case _:
-            sys.exit(__doc__)
+            print(__doc__, file=sys.stderr)
+            sys.exit(2)
 
 
 if __name__ == "__main__":

@@ -67,7 +67,7 @@ struct Survey {
     /// Without its offset at first.
     section: Section,
     /// For each block, the start of the index of the first minishard with keys after it, or the end of the file if
-    /// there is none. Relative to the end of the shard index.
+    /// there is none. Relative to the end of the shard index. Memory: 8 bytes per block.
     ends: Vec<u64>,
 }
 
@@ -118,7 +118,7 @@ impl Entries {
         Ok(EntriesOfBlock { starts, lengths })
     }
 
-    /// Returns `len` bytes of the shard index, a multiple of which is a chunk.
+    /// Returns the entries of a block, `len` bytes at `start` of the shard index. A chunk is a multiple of `len`.
     fn entries(&mut self, start: u64, len: usize) -> Result<&[u8]> {
         let into_chunk = usize::try_from(start % CHUNK).unwrap_or(0);
         let chunk_start = start - start % CHUNK;
@@ -129,7 +129,8 @@ impl Entries {
                 .map_err(|error| Error::io("read", &self.path, error).at_offset(chunk_start))?;
             self.chunk_start = chunk_start;
         }
-        Ok(self.chunk.get(into_chunk..into_chunk + len).unwrap_or_default())
+        let bytes = self.chunk.get(into_chunk..into_chunk + len);
+        bytes.ok_or_else(|| Error::internal("a block of the shard index is not in one chunk").at_path(&self.path))
     }
 
     /// Returns what a table states about this shard; `None` if it cannot describe the minishards. Reads the shard index back

@@ -20,7 +20,7 @@ fn main() -> Result<()> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let [operation, directory] = &arguments[..] else { panic!("expected OPERATION DIRECTORY, found {arguments:?}") };
     if operation == "load" {
-        return measured(|| load(directory));
+        return load(directory);
     }
     let db = match operation.as_str() {
         "open" => ShardDb::open(directory)?,

@@ -127,24 +127,24 @@ fn bad_length(len: usize) -> Error {
 /// Such a branch would be mispredicted about every other time, and a misprediction delays the start of the next lookup.
 #[derive(Clone, Copy, Debug)]
 pub struct SmallIndex<'a> {
-    // INVARIANT: with n keys, only the first min(n, 8) words of each array are of the index; the others are the bytes
-    // that follow it, and are ignored by `find` and `keep_first`
+    // INVARIANT: with n rows, only the first min(n, 8) words of each array are of that array; the others are bytes that
+    // follow it, by which neither `position` nor `miss_proves_absence` decides
     rows: usize,
-    ids: &'a [U64; SmallIndex::FOUND],
-    gaps: &'a [U64; SmallIndex::FOUND],
-    sizes: &'a [U64; SmallIndex::FOUND],
+    ids: &'a [U64; SmallIndex::SEARCHED],
+    gaps: &'a [U64; SmallIndex::SEARCHED],
+    sizes: &'a [U64; SmallIndex::SEARCHED],
 }
 
 impl<'a> SmallIndex<'a> {
     /// The number of rows that `find` searches.
-    const FOUND: usize = 8;
+    const SEARCHED: usize = 8;
 
     /// `FIRST[count]` is a mask that keeps the first `count` words and clears the others.
-    const FIRST: [[u64; SmallIndex::FOUND]; SmallIndex::FOUND + 1] = {
-        let mut masks = [[0; SmallIndex::FOUND]; SmallIndex::FOUND + 1];
+    const FIRST: [[u64; SmallIndex::SEARCHED]; SmallIndex::SEARCHED + 1] = {
+        let mut masks = [[0; SmallIndex::SEARCHED]; SmallIndex::SEARCHED + 1];
         let mut at = 0;
-        while at < masks.len() * SmallIndex::FOUND {
-            let (count, word) = (at / SmallIndex::FOUND, at % SmallIndex::FOUND);
+        while at < masks.len() * SmallIndex::SEARCHED {
+            let (count, word) = (at / SmallIndex::SEARCHED, at % SmallIndex::SEARCHED);
             masks[count][word] = if word < count { u64::MAX } else { 0 };
             at += 1;
         }
@@ -163,7 +163,7 @@ impl<'a> SmallIndex<'a> {
         const REACH: usize = 24 * SmallIndex::MOST; // the longest index; covers every word that is loaded
         let words: &[u8; REACH] = body.get(usize::try_from(start).ok()?..)?.first_chunk()?;
         let rows = usize::try_from(rows).ok().filter(|rows| *rows <= Self::MOST)?;
-        let array = |from: usize| <[U64; SmallIndex::FOUND]>::ref_from_prefix(words.get(from..)?).ok();
+        let array = |from: usize| <[U64; SmallIndex::SEARCHED]>::ref_from_prefix(words.get(from..)?).ok();
         Some(SmallIndex { rows, ids: array(0)?.0, gaps: array(8 * rows)?.0, sizes: array(16 * rows)?.0 })
     }
 
@@ -171,7 +171,7 @@ impl<'a> SmallIndex<'a> {
     #[inline(always)]
     pub fn find(&self, id: u64) -> Option<Row> {
         let number = self.position(id)?;
-        let (mut starts, mut end) = ([0u64; SmallIndex::FOUND], 0u64);
+        let (mut starts, mut end) = ([0u64; SmallIndex::SEARCHED], 0u64);
         for (start, (gap, size)) in starts.iter_mut().zip(self.gaps.iter().zip(self.sizes)) {
             *start = end.wrapping_add(gap.get());
             end = start.wrapping_add(size.get());
@@ -181,7 +181,7 @@ impl<'a> SmallIndex<'a> {
         Some(Row { number, id, value: RelativeRange { start, end } })
     }
 
-    /// Returns the position of the first row with this id, if it is one of the first eight rows.
+    /// Returns the position of the first row with this id. If that is none of the first eight: `None`, or `Some(8)`.
     #[inline(always)]
     fn position(&self, id: u64) -> Option<usize> {
         let (mut running, mut before, mut count) = (0u64, 1, 0);

@@ -136,11 +136,8 @@ impl ShardReader {
         self.fast_minishard(number, |body, start| {
             prefetch::lines_once(body, start, SHORT_LINES);
             if !self.minishard_map.is_short() {
-                prefetch::lines_once(
-                    body,
-                    start.wrapping_add(SHORT_LINES * prefetch::LINE),
-                    MINISHARD_LINES - SHORT_LINES,
-                );
+                let rest = start.wrapping_add(SHORT_LINES * prefetch::LINE);
+                prefetch::lines_once(body, rest, MINISHARD_LINES - SHORT_LINES);
             }
         })
     }

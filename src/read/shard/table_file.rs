@@ -3,22 +3,27 @@
 
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use crate::byte_range::{ByteRange, RelativeRange};
-use crate::bytes::{Access, Storage, StorageKind};
+use crate::bytes::{Storage, StorageKind};
 use crate::format::manifest::{self, AuxiliaryRecord};
 use crate::format::minishard_table::{self, Block, BlockPlace, Section};
 use crate::format::spec::ShardingSpec;
 use crate::ids::ShardNumber;
 
-/// Bytes prefetched when the file is opened: the whole table of about 20 million keys with values of 100 bytes.
-const PREFETCHED_AT_OPEN: u64 = 8 << 20;
+/// Bytes prefetched at once: the whole table of about 20 million keys with values of 100 bytes.
+const PREFETCHED: u64 = 8 << 20;
+
+/// Blocks that are read one by one before the table is prefetched. Their reads take about as long as the prefetch.
+const BLOCKS_BEFORE_PREFETCH: u32 = 16;
 
 /// The open minishard table of a generation.
 pub(crate) struct TableFile {
     file: Storage,
     /// In ascending order of shard numbers.
     sections: Box<[Section]>,
+    blocks_read: AtomicU32,
 }
 
 /// The section of the table for one shard.
@@ -32,7 +37,7 @@ pub(crate) struct TableSection {
 }
 
 impl TableFile {
-    /// Opens the file with the storage of the shards and prefetches its beginning.
+    /// Opens the file with the storage of the shards.
     ///
     /// `None` if the file cannot be read, does not have the length that the manifest states, has an invalid head, or has
     /// more than `most_sections` sections (one per shard of the manifest): lookups then use the shard indexes and return
@@ -46,17 +51,15 @@ impl TableFile {
         if matches!(shards, StorageKind::Heap) {
             return None;
         }
-        let file = Storage::open(&directory.join(manifest::MINISHARDS), shards.with_access(Access::Normal)).ok()?;
+        let file = Storage::open(&directory.join(manifest::MINISHARDS), shards).ok()?;
         if file.len() != stated.checksum.bytes {
             return None;
         }
-        file.will_need(ByteRange { start: 0, end: PREFETCHED_AT_OPEN });
         let header = file.read(ByteRange { start: 0, end: 16.min(file.len()) }, 1).ok()?;
         let head_len = minishard_table::stated_head_len(header.first_chunk()?, most_sections)? as u64;
-        let head = file.read(ByteRange { start: 0, end: head_len }, 1).ok()?;
-        let sections = minishard_table::read_head(&head)?.into();
-        drop((header, head));
-        Some(TableFile { file, sections })
+        drop(header);
+        let sections = minishard_table::read_head(&file.read(ByteRange { start: 0, end: head_len }, 1).ok()?)?.into();
+        Some(TableFile { file, sections, blocks_read: AtomicU32::new(0) })
     }
 
     /// Returns the section of a shard, if the table has one.
@@ -82,6 +85,9 @@ impl TableSection {
     /// `None` if the table does not state it. Returns `None` if the block cannot be read or its checksum does not
     /// match.
     pub(crate) fn block(&self, number: u64) -> Option<Vec<Option<RelativeRange>>> {
+        if self.table.blocks_read.fetch_add(1, Ordering::Relaxed) == BLOCKS_BEFORE_PREFETCH {
+            self.table.file.will_need(ByteRange { start: 0, end: PREFETCHED });
+        }
         let (start, len) = self.section.block(number, self.block_bits)?;
         let range = ByteRange { start, end: start.checked_add(len as u64)? };
         let bytes = self.table.file.read(range, 1).ok()?;
