@@ -99,8 +99,8 @@ impl OpenOptions {
         self
     }
 
-    /// Sets the access advice for the shards that lookups map or read, except those that are loaded. Iteration over mapped
-    /// shards always uses `Sequential`. Default: `Random`.
+    /// Sets the access advice for the shards that lookups map or read, except those that are loaded, and for a mapped
+    /// minishard table. Iteration over mapped shards always uses `Sequential`. Default: `Random`.
     ///
     /// With `Random`, a page fault reads a single page, and a positioned read only the pages of its range, which is best for
     /// small values on a disk. For large values in mapped shards, prefetch with

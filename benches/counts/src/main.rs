@@ -1,4 +1,5 @@
-//! One operation of ShardDb, many times, for `scripts/count_instructions.py`, which counts the instructions of `measured`.
+//! One operation of ShardDb, many times, for `scripts/count_instructions.py`, which counts the instructions of `measured`,
+//! or of the whole program if it is `load`.
 //!
 //! Usage: `counts load|hit|miss|dependent|batch|open DIRECTORY`. `load` builds the store; the others read it, mapped except
 //! `open`, after one lookup of every key. Every answer is compared with the pairs, which are functions of their number.

@@ -15,7 +15,7 @@ use crate::ids::ShardNumber;
 /// Bytes prefetched at once: the whole table of about 20 million keys with values of 100 bytes.
 const PREFETCHED: u64 = 8 << 20;
 
-/// Blocks that are read one by one before the table is prefetched. Their reads take about as long as the prefetch.
+/// Blocks that are read one by one before the table is prefetched: a few lookups do not wait for all of it.
 const BLOCKS_BEFORE_PREFETCH: u32 = 16;
 
 /// The open minishard table of a generation.
