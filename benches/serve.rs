@@ -93,7 +93,7 @@ fn stated(head: &str, key: u64) -> Vec<u8> {
 /// The handler to compare with: the same number of bytes, without a lookup.
 async fn serve_a_constant() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    println!("http://{}/raw", listener.local_addr().unwrap());
+    println!("http://{}/", listener.local_addr().unwrap());
     let bytes = axum::body::Bytes::from(value(1, 1));
     let router: Router = Router::new().fallback(move || std::future::ready(bytes.clone()));
     loop {
@@ -118,9 +118,9 @@ impl Server {
         let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
         let url = lines.next().unwrap().unwrap();
         std::thread::spawn(move || lines.for_each(drop));
-        let (address, base) = url.strip_prefix("http://").unwrap().split_once('/').unwrap();
-        let base = base.strip_suffix("raw").unwrap().to_string();
-        Server { child, address: address.to_string(), base }
+        let (_, page) = url.split_once("http://").unwrap();
+        let (address, base) = page.split_once('/').unwrap();
+        Server { child, address: address.to_string(), base: base.to_string() }
     }
 
     fn resident_kib(&self) -> u64 {

@@ -105,9 +105,8 @@ impl Server {
         let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
         let url = lines.next().unwrap().unwrap();
         thread::spawn(move || lines.for_each(drop));
-        let (address, base) = url.strip_prefix("http://").unwrap().split_once('/').unwrap();
-        let base = base.strip_suffix("raw").unwrap().to_string();
-        Server { child, address: address.to_string(), base, connections: AtomicU64::new(1) }
+        let (address, base) = url.strip_prefix("page\thttp://").unwrap().split_once('/').unwrap();
+        Server { child, address: address.to_string(), base: base.to_string(), connections: AtomicU64::new(1) }
     }
 
     /// Runs requests at a time. Their connections stay open until all are answered. Asserts that the peak is as stated.

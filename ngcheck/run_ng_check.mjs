@@ -3,8 +3,8 @@
 // usage: run_ng_check.mjs DIR|URL|--server CMD [--objects] [--expect FILE] [--scene NAME]... [--out DIR] [--timeout S]
 //                         [--fault NAME]... [--unsharded-ok] [-v]
 // DIR: a directory, which this program serves with Range and CORS. URL: the base URL of another server.
-// CMD: started with /bin/sh; the first http://... that it prints is the base URL, with --objects `objects` for its last part
-// `raw`; stopped with SIGTERM, by which or with exit code 0 it must end.
+// CMD: started with /bin/sh; the first http://... that it prints, except in a line `page`, is the base URL, with --objects
+// `objects` for its last part `raw`; stopped with SIGTERM, by which or with exit code 0 it must end.
 // Exit 0: every scene was drawn as ng_expect.json says; 1: a scene was not; 2: the check could not run.
 import fs from 'node:fs';
 import os from 'node:os';
@@ -57,7 +57,7 @@ if (opt.server) {
   child = spawn('/bin/sh', ['-c', 'exec ' + opt.server], { stdio: ['ignore', 'pipe', 'pipe'] });
   process.on('exit', () => child.kill());
   target = await new Promise((ok, no) => {
-    let text = ''; const more = d => { text += d; const m = /https?:\/\/[^\s"'<>]+/.exec(text); if (m && text.slice(m.index + m[0].length)) ok(m[0]); };
+    let text = ''; const more = d => { text += d; const m = /^(?!page\t).*?(https?:\/\/[^\s"'<>]+)\s/m.exec(text); if (m) ok(m[1]); };
     child.stdout.on('data', more); child.stderr.on('data', more);
     child.on('exit', c => no(new Error(`the server ended (${c}): ${text.slice(-300)}`)));
     setTimeout(() => no(new Error(`the server printed no URL in ${STUCK_MS} ms: ${text.slice(-300)}`)), STUCK_MS).unref();

@@ -203,11 +203,13 @@ await check('hash values are those of the reference', '#cities', async page => {
 await check('keys: hex, separators, the largest, and mistakes', '#cities', async page => {
   await find(page, '0x' + BigInt(KEY).toString(16));
   await said(page, `Key ${KEY} found`);
-  await find(page, '53 654');
+  await find(page, ' 53\u202f654 ');
   await said(page, `Key ${KEY} found`);
   await find(page, '18446744073709551615');
   await said(page, 'Key 18446744073709551615 is absent');
-  for (const wrong of ['18446744073709551616', 'seven', '-1', '']) {
+  for (const wrong of ['18446744073709551616', 'seven', '-1', '', '53 654', '53_654', "53'654", '53\u2009654', '53,654', '0x 5']) {
+    await find(page, KEY);
+    await said(page, `Key ${KEY} found`);
     await page.fill('#key', wrong);
     await page.press('#key', 'Enter');
     await page.waitForSelector('#said.error');
@@ -355,6 +357,10 @@ await check('values: a chunk of a volume, by its position', '#fly/image/s0', asy
   await page.waitForFunction(() => document.querySelector('canvas.chunk').getAttribute('aria-label').includes('z = 84'));
   await find(page, '4,0,0');
   await said(page, 'The grid has 4 × 4 × 4 chunks');
+  await find(page, ' 1, 0, 2 ');
+  await said(page, 'Key 33 found');
+  await find(page, '1 0 2'); // not key 102, and not the position 1,0,2
+  await said(page, 'Expected a number');
 });
 
 await check('values: segments, annotations, a manifest with a link to Neuroglancer', '#fly/seg/s0', async page => {
@@ -383,6 +389,20 @@ await check('a container has keys and values, but no path', '#array.zarr', async
   expect((await page.locator('.chain').count()) === 0, 'expected no path');
   equal((await page.locator('#facts dd').allInnerTexts()).slice(0, 2), ['50 × 70 × 60', '8 × 16 × 16'], 'shape and chunk');
 });
+
+await check('a container: an absent chunk is not found', '#array.zarr', async page => {
+  await page.waitForFunction(() => document.querySelector('#tabs button'));
+  const words = await page.evaluate(() => { const all = []; new MutationObserver(() => all.push(document.querySelector('#said').textContent)).observe(document.querySelector('#said'), { childList: true }); globalThis.words = all; return all; });
+  equal(words, [], 'what the page said');
+  await find(page, '140'); // the grid has 7 × 5 × 4 chunks
+  await said(page, 'Key 140 is absent');
+  expect(await page.locator('#value').isHidden(), 'expected no value');
+  await find(page, '139');
+  await said(page, 'Key 139 found');
+  await page.waitForSelector('#tabs button');
+  expect(await page.locator('#value').isVisible(), 'expected a value');
+  equal(await page.evaluate(() => globalThis.words), ['Key 140 is absent.', 'Key 139 found.'], 'what the page said');
+}, { allowed: ['Failed to load resource'] });
 
 const golden = JSON.parse(fs.readFileSync(path.join(HERE, 'golden.json')));
 

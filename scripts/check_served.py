@@ -39,7 +39,7 @@ class Served:
 
     def __init__(self, sharddb, *paths):
         self.server = Server([sharddb, "serve", *map(str, paths), "--quiet"], r"https?://\S+")
-        self.root = self.server.url.removesuffix("/raw")
+        self.root = self.server.url.removesuffix("/")
 
     def url(self, path):
         return f"{self.root}/{path}"

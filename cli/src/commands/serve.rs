@@ -26,8 +26,9 @@ Examples:
   sharddb serve data --open          and open the page in a browser
   sharddb serve skeletons --port 8080 --bind 0.0.0.0 --base-url http://host.example:8080
 
-Prints URLs, one per line: the files (raw), the page, and the source of a layer for each data set
-that Neuroglancer draws. Then serves until SIGINT or SIGTERM, and lets running answers end.
+Prints lines of a label, a tab and a URL: the page first, then raw (the files), and a layer source
+for each data set that Neuroglancer draws (`cut -f 2` and `sed -n 's/^page\\t//p'` take the URLs).
+Then serves until SIGINT or SIGTERM, and lets running answers end.
 
 A store is served as its current generation, and follows each new one. The token in the URLs is
 random and new in each run: whoever has a URL can read everything below the paths. There is no TLS:
@@ -43,7 +44,7 @@ pub(crate) struct Args {
     /// The port; 0 is a free one
     #[arg(long, default_value_t = 0)]
     port: u16,
-    /// The address to listen on: 0.0.0.0 or :: for other machines too, which need --base-url
+    /// The address to listen on: 0.0.0.0 or :: for other machines too, whose URL --base-url states
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1")]
     bind: IpAddr,
     /// Open the page in a browser
@@ -91,6 +92,11 @@ impl Args {
         let _draining = context.interrupt.draining(server.bounds.grace);
         server.run(context.interrupt.cancel(), |urls, log| -> Result<()> {
             write_urls(urls)?;
+            for path in &urls.empty {
+                log.say(&format!(
+                    "sharddb: found no data sets in {path:?}: the page shows them as soon as there are some"
+                ));
+            }
             if self.bind.is_unspecified() && self.base_url.is_none() {
                 log.say(
                     "sharddb: the URLs are for this machine; for other machines give the one under which they reach \
@@ -100,7 +106,7 @@ impl Args {
             if self.open {
                 let file = redirect.insert(Redirect::to(&urls.page)?);
                 if !open_in_browser(file.path()) {
-                    log.say("sharddb: cannot open a browser: open the second URL");
+                    log.say("sharddb: cannot open a browser: open the first URL");
                 }
             }
             Ok(())
@@ -122,8 +128,9 @@ fn part(open_files: Option<u64>, divisor: u64, wanted: u32) -> usize {
 
 fn write_urls(urls: &Urls) -> Result<()> {
     let mut out = context::stdout();
-    for url in [&urls.raw, &urls.page].into_iter().chain(&urls.layers) {
-        writeln!(out, "{url}").map_err(Failure::stdout)?;
+    let layers = urls.layers.iter().map(|layer| ("layer", layer));
+    for (label, url) in [("page", &urls.page), ("raw", &urls.raw)].into_iter().chain(layers) {
+        writeln!(out, "{label}\t{url}").map_err(Failure::stdout)?;
     }
     context::flush(out)
 }

@@ -1,7 +1,7 @@
 //! Which databases and containers there are in the tree, and what the `info` beside them describes.
 
 use std::collections::{HashSet, VecDeque};
-use std::fs::{self, File};
+use std::fs::{self, File, FileType};
 use std::io::{self, BufReader, Read};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -281,7 +281,7 @@ pub(crate) fn search(tree: &Tree, cancel: &AtomicBool) -> Option<Vec<Found>> {
             inside.extend(<[String; 1]>::try_from(directory).ok().map(|[name]| name));
         }
         if depth < MAX_DEPTH {
-            let others = entries(&place).map_err(skip).unwrap_or_default();
+            let others = searched(&place).map_err(skip).unwrap_or_default();
             let others = others.into_iter().filter(|name| !inside.contains(name));
             queue.extend(others.map(|name| (names.iter().cloned().chain([name]).collect(), depth + 1)));
         }
@@ -295,25 +295,28 @@ fn names_of(directory: &str) -> Option<Vec<String>> {
     parse(&encoded, Platform::HERE).filter(|names| !names.is_empty() && names.join("/") == directory)
 }
 
-/// The directories in a directory that are no symbolic links, and the bloscpack files, by name. Those whose name no
-/// request may have are left out.
+/// The directories in a directory that are no symbolic links, and the bloscpack files, by name.
 ///
-/// Errors: those of listing a directory that the server may read.
-fn entries(place: &Place) -> io::Result<Vec<String>> {
-    let Some(path) = place.canonical()? else { return Ok(Vec::new()) };
-    let Some(listing) = unless_absent(fs::read_dir(path))? else { return Ok(Vec::new()) };
-    let mut names: Vec<String> = listing
-        .flatten()
-        .filter(|entry| match entry.file_type() {
-            Ok(kind) if kind.is_dir() => true,
-            Ok(kind) if kind.is_file() => Path::new(&entry.file_name()).extension().is_some_and(|it| it == "blp"),
-            _ => false,
-        })
-        .filter_map(|entry| entry.file_name().into_string().ok())
-        .filter(|name| names_of(name).is_some_and(|names| names.len() == 1))
-        .collect();
+/// Errors: those of [`entries`].
+fn searched(place: &Place) -> io::Result<Vec<String>> {
+    let is_bloscpack = |name: &str| Path::new(name).extension().is_some_and(|it| it == "blp");
+    let found = entries(place)?.into_iter().flatten();
+    let found = found.filter(|(name, kind)| kind.is_dir() || kind.is_file() && is_bloscpack(name));
+    let mut names: Vec<String> = found.map(|(name, _)| name).collect();
     names.sort();
     Ok(names)
+}
+
+/// Reads the entries of a directory in no order, without those whose name no request may have. A symbolic link is an
+/// entry of its own kind. Returns `None` if there is no directory, or a link leads out of the root.
+///
+/// Errors: those of listing a directory that the server may read.
+pub(crate) fn entries(place: &Place) -> io::Result<Option<impl Iterator<Item = (String, FileType)> + use<>>> {
+    let Some(path) = place.canonical()? else { return Ok(None) };
+    let Some(listing) = unless_absent(fs::read_dir(path))? else { return Ok(None) };
+    let named = |entry: fs::DirEntry| Some((entry.file_name().into_string().ok()?, entry.file_type().ok()?));
+    let is_name = |name: &str| names_of(name).is_some_and(|names| names.len() == 1);
+    Ok(Some(listing.flatten().filter_map(named).filter(move |(name, _)| is_name(name))))
 }
 
 #[cfg(test)]

@@ -60,7 +60,7 @@ pub(crate) enum Cost {
     Lookup,
     /// Reads of a bounded part of a database.
     Some,
-    /// Reads of all indexes.
+    /// Reads of all indexes, or of a directory.
     Long,
     /// A search of directories.
     List,

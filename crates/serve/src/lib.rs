@@ -50,7 +50,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use sharddb::fs::entry::is_file;
+use sharddb::fs::entry::{is_dir, is_file};
 use sharddb::{Error, Result};
 
 use crate::app::App;
@@ -90,6 +90,7 @@ const LAST_CALLS: Duration = Duration::from_secs(1);
 /// };
 /// server.run::<sharddb::Error>(&cancel, |urls, _log| {
 ///     assert!(urls.page.starts_with("http://127.0.0.1:")); // connections are accepted from here on
+///     assert_eq!(urls.empty, [std::path::Path::new(".")]); // this directory has no databases yet
 ///     cancel.store(true, Relaxed); // elsewhere: at a signal
 ///     Ok(())
 /// })?;
@@ -163,7 +164,7 @@ impl Server {
         let databases = Databases::new(Arc::new(tree), self.max_value_bytes, self.bounds.databases);
         let app = Arc::new(App::new(databases, DiskCalls::new(workers)?, token, base, log));
         let (listed, ended) = (Arc::clone(&app), Arc::clone(cancel));
-        let urls = tokio::task::spawn_blocking(move || Urls::of(&listed, &ended)).await;
+        let urls = tokio::task::spawn_blocking(move || Urls::of(&listed, &self.paths, &ended)).await;
         let urls = urls.map_err(|error| Error::internal(format!("cannot list the databases: {error}")))?;
         ready(&urls, &app.log)?;
         tokio::spawn(tidy(Arc::clone(&app)));
@@ -190,17 +191,26 @@ pub struct Urls {
     pub page: String,
     /// What Neuroglancer takes as the source of a layer, each once.
     pub layers: Vec<String>,
+    /// The directories among the served paths in which no database and no container was found.
+    pub empty: Vec<PathBuf>,
 }
 
 impl Urls {
     /// Searches the tree, unless `cancel` is set meanwhile.
-    fn of(app: &App, cancel: &AtomicBool) -> Urls {
+    fn of(app: &App, paths: &[PathBuf], cancel: &AtomicBool) -> Urls {
         let (mut layers, mut known) = (Vec::new(), HashSet::new());
-        let found = app.list(cancel).unwrap_or_default();
+        let found = app.list(cancel);
+        let tops = app.databases.tree().tops();
+        let is_empty = |(path, top): &(&PathBuf, &Vec<String>)| {
+            is_dir(path).unwrap_or(false)
+                && found.as_ref().is_some_and(|all| !all.iter().any(|found| found.names.starts_with(top)))
+        };
+        let empty = paths.iter().zip(&tops).filter(is_empty).map(|(path, _)| path.clone()).collect();
+        let found = found.unwrap_or_default();
         for layer in found.iter().filter_map(|found| api::layer(app, "raw", found)) {
             layers.extend(known.insert(layer.clone()).then_some(layer));
         }
-        Urls { raw: app.url("raw", &[]), page: format!("{}/", app.base), layers }
+        Urls { raw: app.url("raw", &[]), page: format!("{}/", app.base), layers, empty }
     }
 }
 

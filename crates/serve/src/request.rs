@@ -17,6 +17,8 @@ pub(crate) struct Request {
     pub(crate) is_post: bool,
     /// The names of the path after the area.
     pub(crate) names: Vec<String>,
+    /// Whether the path ends with a slash, or with the area.
+    pub(crate) is_directory: bool,
     pub(crate) query: Query,
     pub(crate) headers: HeaderMap,
     /// The body of a POST request.

@@ -111,8 +111,14 @@ async fn route(app: &Arc<App>, request: axum::http::Request<Body>) -> Result<(An
     let (body, share) = if is_post { read_body(body, &app.budget).await? } else { (Bytes::new(), Share::default()) };
     let headers = if parts.method == Method::HEAD { without_range(parts.headers) } else { parts.headers };
     let gone = Gone::default();
-    let request = Request { is_post, names, query, headers, body, is_gone: Arc::clone(&gone.0), _share: share };
-    let cost = if area == "api" { api::cost(&request.names, &request.query) } else { Cost::Lookup };
+    let is_directory = names.is_empty() || parts.uri.path().ends_with('/');
+    let is_gone = Arc::clone(&gone.0);
+    let request = Request { is_post, names, is_directory, query, headers, body, is_gone, _share: share };
+    let cost = match area.as_str() {
+        "api" => api::cost(&request.names, &request.query),
+        "raw" if is_directory => Cost::Long,
+        _ => Cost::Lookup,
+    };
     let call = {
         let app = Arc::clone(app);
         move || {
@@ -165,6 +171,7 @@ fn redirect(path: &str) -> Answer {
 /// Answers from files: each call may wait for a disk.
 fn dispatch(app: &App, area: &str, request: &Request) -> Result<Answer> {
     match area {
+        "raw" if request.is_directory => raw::list(app, &request.names, &request.headers),
         "raw" => raw::answer(&app.databases, &request.names, &request.headers),
         "objects" => objects::answer(app, request),
         _ => api::answer(app, request),

@@ -31,7 +31,7 @@ fn all_databases_are_listed() {
     for database in databases {
         assert_eq!((&database["kind"], &database["error"]), (&json!("foreign"), &Value::Null));
         let layer = database["layer"].as_str().unwrap();
-        assert!(layer.starts_with(&format!("precomputed://{}/", server.urls[0])), "{layer}");
+        assert!(layer.starts_with(&format!("precomputed://{}/", server.urls[1])), "{layer}");
         assert!(database["neuroglancer"].as_str().unwrap().starts_with("https://"));
         let info = layer.split_once(&server.base()).unwrap().1;
         server.get(&format!("{info}/info")).expect(200);
@@ -453,7 +453,7 @@ fn a_browser_is_opened_without_the_token_in_its_arguments() {
     assert!(!argument.contains(&server.base()[1..]), "{argument}");
     let file = Path::new(argument.trim_end()).to_path_buf();
     assert_eq!(file.metadata().unwrap().permissions().mode() & 0o777, 0o600);
-    assert!(fs::read_to_string(&file).unwrap().contains(&format!("url={}\"", server.urls[1])));
+    assert!(fs::read_to_string(&file).unwrap().contains(&format!("url={}\"", server.urls[0])));
     server.stop();
     assert!(!file.exists());
 }

@@ -5,7 +5,7 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::SocketAddr;
 use std::net::TcpStream;
 use std::process::{Command, ExitStatus, Stdio};
-use std::sync::mpsc;
+use std::sync::{Mutex, mpsc};
 
 use crate::common::{Start, command, until};
 #[cfg(unix)]
@@ -15,7 +15,9 @@ use crate::process::{Child, SERVER_WATCHDOG, WATCHDOG, kill};
 /// A running `sharddb serve`.
 pub(crate) struct Server {
     child: Child,
+    /// The page, and the files.
     pub(crate) urls: Vec<String>,
+    lines: Mutex<mpsc::Receiver<String>>,
 }
 
 impl Server {
@@ -58,9 +60,21 @@ impl Server {
         let (sender, lines) = mpsc::channel();
         // all URLs are written at once, but the end of the output is the end of the run
         std::thread::spawn(move || output.lines().map_while(Result::ok).for_each(|line| drop(sender.send(line))));
-        let urls = [(); 2].map(|()| lines.recv_timeout(WATCHDOG).unwrap());
-        assert!(urls.iter().all(|url| url.starts_with("http://")), "{urls:?}");
-        Server { child, urls: urls.to_vec() }
+        let urls = ["page\t", "raw\t"].map(|label| {
+            let line = lines.recv_timeout(WATCHDOG).unwrap();
+            let url = line.strip_prefix(label).filter(|url| url.starts_with("http://"));
+            url.unwrap_or_else(|| panic!("expected a URL after {label:?}, found {line:?}")).to_string()
+        });
+        Server { child, urls: urls.to_vec(), lines: Mutex::new(lines) }
+    }
+
+    /// The next line of standard output after the first two; `None` at its end.
+    pub(crate) fn line(&self) -> Option<String> {
+        match self.lines.lock().unwrap().recv_timeout(WATCHDOG) {
+            Ok(line) => Some(line),
+            Err(mpsc::RecvTimeoutError::Disconnected) => None,
+            Err(mpsc::RecvTimeoutError::Timeout) => panic!("expected a line, or the end of the output"),
+        }
     }
 
     /// The address, for a connection.
@@ -71,7 +85,7 @@ impl Server {
     /// The path that the URLs begin with: the token.
     pub(crate) fn base(&self) -> String {
         let path = self.urls[0].strip_prefix(&format!("http://{}", self.address())).unwrap();
-        path.strip_suffix("/raw").unwrap().to_string()
+        path.strip_suffix('/').unwrap().to_string()
     }
 
     pub(crate) fn connect(&self) -> Client {

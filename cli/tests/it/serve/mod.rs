@@ -11,6 +11,7 @@ mod memory;
 mod objects;
 mod raw;
 mod robust;
+mod start;
 
 use crate::common::{Place, data, sharddb};
 use client::{Client, Server};

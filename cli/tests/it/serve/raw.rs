@@ -38,7 +38,7 @@ fn a_range_is_the_bytes_of_the_file() {
     let info = client.get("/raw/image/info").expect(200);
     assert_eq!(info.header("content-type"), Some("application/json"));
     assert_eq!(info.body, fs::read(format!("{}/image/info", neuroglancer())).unwrap());
-    for path in ["/raw/image/s0/9.shard", "/raw/image/s0", "/raw/", "/raw", "/raw/image/s0/0.shard/x", "/other"] {
+    for path in ["/raw/image/s0/9.shard", "/raw/image/s0", "/raw/image/s0/0.shard/x", "/other"] {
         client.get(path).expect_error(404, "not-found");
     }
     server.stop();

@@ -285,7 +285,7 @@ fn an_old_generation_is_left_to_gc() {
     // the server drops its lease within 5 s
     until(|| {
         std::thread::sleep(Duration::from_millis(100)); // only spares the processor
-        let _ = sharddb(["gc", &place.text("served/numbers"), "--keep", "0"]);
+        let _ = sharddb(["gc", &place.text("served/numbers"), "--keep", "1"]);
         !old.exists()
     });
     assert_eq!(server.get("/api/numbers/get/7").expect(200).body, value("two", 7));

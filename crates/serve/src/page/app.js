@@ -158,7 +158,7 @@ function showGenerations() {
   const to = one => go(database.path, currentKey(), one.state === 'current' ? null : String(one.number));
   $('generation').replaceChildren(...usable.map(one => h('option', { value: one.number, selected: one === chosen }, `${one.number}${one.state === 'current' ? ', current' : ''}`)));
   $('generation').onchange = event => to(usable.find(one => String(one.number) === event.target.value));
-  const look = one => (one === chosen ? ' on this page' : one.state === 'incomplete' ? '' : h('button', { type: 'button', class: 'plain', 'aria-label': `Show generation ${one.number}`, onclick: () => to(one) }, 'Show'));
+  const look = one => (one === chosen ? ' on this page' : one.state === 'incomplete' ? '' : h('button', { type: 'button', 'aria-label': `Show generation ${one.number}`, onclick: () => to(one) }, 'Show'));
   const row = one => h('tr', {}, h('th', { scope: 'row' }, String(one.number)), h('td', {}, h('span', { class: `tag ${one.state}` }, one.state), look(one)),
     h('td', {}, h('time', { datetime: one.modified, title: one.modified }, new Date(one.modified).toLocaleString(undefined, { dateStyle: 'medium', timeStyle: 'short' }))),
     h('td', { class: 'n' }, one.keys === null ? 'unknown' : count(one.keys)), h('td', { class: 'n' }, one.bytes === null ? 'unknown' : bytes(one.bytes)));
@@ -275,10 +275,10 @@ function drawLive() {
 
 const currentKey = () => parse(location.hash).key;
 
-/** The key that a text names: decimal with any separators, 0x.., or the position of a chunk. Throws what is wrong. */
+/** The key that a text names: decimal, also as `count` writes it, 0x.., or the position of a chunk. Throws what is wrong. */
 function keyOf(text) {
-  const plain = text.replace(/[\s_'\u2009\u202f]/g, ''), grid = shown.part && gridOf(shown.part);
-  if (/^\d+(,\d+){2}$/.test(plain) && grid) {
+  const plain = text.trim().replaceAll('\u202f', ''), grid = shown.part && gridOf(shown.part);
+  if (/^\d+(, *\d+){2}$/.test(plain) && grid) {
     const position = plain.split(',').map(Number);
     if (position.some((at, d) => at >= grid[d])) throw new Error(`The grid has ${grid.join(' × ')} chunks, numbered from 0.`);
     return String(toMorton(position, grid));
@@ -326,8 +326,10 @@ async function find(key, announce) {
   } else {
     $('path').replaceChildren();
   }
-  say(wrong ?? (announce ? `Key ${key} found.` : 'The first key. Type another, or take one at random.'));
-  await load(at('get'), key, signal, MOST_VALUE);
+  const found = () => say(wrong ?? (announce ? `Key ${key} found.` : 'The first key. Type another, or take one at random.'));
+  if (located) found();
+  if (await load(at('get'), key, signal, MOST_VALUE)) say(`Key ${key} is absent.`);
+  else if (!located && !signal.aborted) found();
 }
 
 const DRAWN = ['skeletons', 'mesh', 'multires_mesh'];
@@ -349,10 +351,10 @@ function valueHead(url, key, text) {
   $('view').replaceChildren();
 }
 
-/** Loads a value and shows it; only its length if that is more than `most`. */
+/** Loads a value and shows it; only its length if that is more than `most`. Returns whether the key is absent. */
 async function load(url, key, signal, most) {
-  const failed = message => { valueHead(url, key, ''); $('value-links').replaceChildren(); $('view').replaceChildren(h('p', { class: 'error' }, message)); };
-  let length = 0;
+  let length = 0, absent;
+  const failed = message => { valueHead(url, key, ''); $('value-links').replaceChildren(); $('view').append(h('p', { class: 'error' }, message)); $('value').hidden = absent = /^key \d+ is absent/.test(message); };
   const data = await attempt(async () => {
     const response = await request(url, signal);
     length = Number(response.headers.get('content-length'));
@@ -365,7 +367,7 @@ async function load(url, key, signal, most) {
     valueHead(url, key, size(length));
     $('view').append(h('button', { type: 'button', onclick: () => load(url, key, lookup.signal, Infinity) }, 'Load the value'));
   }
-  if (!data) return;
+  if (!data) return absent;
   valueHead(url, key, data.length === 0 ? 'Present and empty.' : plural(data.length, 'byte'));
   const { info, part } = shown;
   showTabs(views({ data, key, type: info.type, info: info.info ?? {}, part, pointer: info.sharding_at ?? '' }));

@@ -141,8 +141,7 @@ export function strip(box, parts, length, file) {
     if (part.kind !== 'other') svg.append(s('path', { class: 'lens', d: `M${a} 28L${left} 54H${left + wide}L${b} 28Z` }));
     svg.append(s('rect', { class: `part-${part.kind}`, x: a, y: 18, width: b - a, height: 10 }),
       s('rect', { class: `part-${part.kind}`, x: left, y: 54, width: Math.max(1, wide - 1), height: 26 }, s('title', {}, `${part.name ?? 'other data'}: bytes ${span(part)}`)));
-    const label = part.label ?? part.name;
-    if (label && wide > label.length * 6.6 + 8) svg.append(text(left + wide / 2, 71, label, { class: 'in', 'text-anchor': 'middle' }));
+    if (part.name && wide > part.name.length * 6.6 + 8) svg.append(text(left + wide / 2, 71, part.name, { class: 'in', 'text-anchor': 'middle' }));
     if (wide > count(part.start).length * 7) svg.append(text(left, 95, count(part.start)));
     left += wide;
   }
@@ -198,14 +197,14 @@ export function shardMap(box, readout, shards, shardBits) {
     c.scale(ratio, ratio);
     all.forEach((one, i) => {
       const x = (i % columns) * cell, y = Math.floor(i / columns) * cell, inner = cell - 1;
-      c.globalAlpha = 1; c.fillStyle = color('--faint'); c.fillRect(x, y, inner, inner);
+      c.fillStyle = color('--faint'); c.fillRect(x, y, inner, inner);
       if (one.shards.length) {
         const high = Math.max(2, (load(one) / largest) * inner);
         c.globalAlpha = known ? .4 + .6 * (keys(one) / fullest) : .8; c.fillStyle = color('--shard'); c.fillRect(x, y + inner - high, inner, high);
       }
       c.globalAlpha = 1;
       if (i === found) { c.lineWidth = 2.5; c.strokeStyle = color('--value'); c.strokeRect(x + 1, y + 1, inner - 2, inner - 2); }
-      if (i === at && (box.matches(':focus') || box.matches(':hover'))) { c.lineWidth = 1.5; c.strokeStyle = color('--ink'); c.strokeRect(x + .5, y + .5, inner - 1, inner - 1); }
+      if (i === at && box.matches(':focus, :hover')) { c.lineWidth = 1.5; c.strokeStyle = color('--ink'); c.strokeRect(x + .5, y + .5, inner - 1, inner - 1); }
     });
   }
   function move(to) {

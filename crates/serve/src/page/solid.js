@@ -44,7 +44,7 @@ function turntable(box, points, name, paint) {
   canvas.onpointermove = event => { if (event.buttons) turn(-event.movementX * .01, event.movementY * .01); };
   const keys = { ArrowLeft: () => turn(.15, 0), ArrowRight: () => turn(-.15, 0), ArrowUp: () => turn(0, -.15), ArrowDown: () => turn(0, .15), '+': () => magnify(1.25), '=': () => magnify(1.25), '-': () => magnify(.8) };
   canvas.onkeydown = event => { if (keys[event.key]) { event.preventDefault(); keys[event.key](); } };
-  const button = (label, words, by) => h('button', { type: 'button', class: 'plain copy', 'aria-label': words, onclick: () => magnify(by) }, label);
+  const button = (label, words, by) => h('button', { type: 'button', class: 'copy', 'aria-label': words, onclick: () => magnify(by) }, label);
   box.append(canvas, h('div', { class: 'controls' }, h('span', { class: 'help' }, 'Drag or use the arrow keys to turn'), button('+', 'Zoom in', 1.25), button('−', 'Zoom out', .8)));
   if (!redraw) matchMedia('(prefers-color-scheme: dark)').addEventListener('change', () => redraw());
   redraw = draw;

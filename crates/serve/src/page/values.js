@@ -214,7 +214,7 @@ function showText(box, text) {
 }
 
 function showHex(box, { data }) {
-  const pre = h('pre', { class: 'hex', tabindex: 0, role: 'region', 'aria-label': 'The bytes' }), more = h('button', { type: 'button', class: 'plain', onclick: () => add(16384) }, 'Show more bytes'), wide = box.clientWidth >= 620 ? 16 : 8;
+  const pre = h('pre', { class: 'hex', tabindex: 0, role: 'region', 'aria-label': 'The bytes' }), more = h('button', { type: 'button', onclick: () => add(16384) }, 'Show more bytes'), wide = box.clientWidth >= 620 ? 16 : 8;
   let at = 0;
   function add(length) {
     const end = Math.min(data.length, at + length), out = [];
@@ -238,7 +238,7 @@ function showImage(box, { data, key }, type) {
 }
 
 function showSkeleton(box, { data, info }) {
-  const found = skeleton(data, info), { points, pairs, vertices, edges, attributes, extra } = found;
+  const { points, pairs, vertices, edges, attributes, extra } = skeleton(data, info);
   const names = attributes.map(a => `${a.id} (${a.data_type}${a.num_components > 1 ? ` × ${a.num_components}` : ''})`).join(', ');
   box.append(h('p', { class: 'help' }, `${count(vertices)} vertices, ${plural(edges, 'edge')}${names ? `; attributes ${names}` : ''}${extra ? `; ${plural(Math.abs(extra), 'byte')} ${extra > 0 ? 'more' : 'fewer'} than info describes` : ''}.`));
   expect(within(pairs, vertices), 'expected edges between vertices of the skeleton, found a larger number');
