@@ -131,6 +131,9 @@ impl Failure {
     }
 }
 
+/// What the refusal of an empty generation advises.
+pub(crate) const ALLOW_EMPTY: &str = "--allow-empty publishes an empty generation";
+
 /// The exit code of an error of the library.
 pub(crate) fn exit_of(kind: ErrorKind) -> Exit {
     match kind {
@@ -139,7 +142,7 @@ pub(crate) fn exit_of(kind: ErrorKind) -> Exit {
         ErrorKind::Superseded => Exit::Superseded,
         ErrorKind::Cancelled => Exit::Interrupted,
         ErrorKind::Internal => Exit::Internal,
-        // Corrupt, TooLarge, InvalidSpec, Unsupported, DuplicateKey, OutOfOrder, and kinds of later versions
+        // Corrupt, TooLarge, InvalidSpec, Unsupported, DuplicateKey, OutOfOrder, Empty, and kinds of later versions
         _ => Exit::Corrupt,
     }
 }
@@ -182,6 +185,7 @@ impl From<sharddb::Error> for Failure {
     fn from(error: sharddb::Error) -> Failure {
         match error.kind() {
             ErrorKind::Cancelled => Failure::Cancelled,
+            ErrorKind::Empty => Failure::Unsound(format!("{error}; {ALLOW_EMPTY}")),
             _ => Failure::Library(error),
         }
     }
@@ -225,6 +229,7 @@ mod tests {
             (ErrorKind::Unsupported, 3),
             (ErrorKind::DuplicateKey, 3),
             (ErrorKind::OutOfOrder, 3),
+            (ErrorKind::Empty, 3),
             (ErrorKind::InvalidInput, 2),
             (ErrorKind::Cancelled, 130),
             (ErrorKind::Internal, 70),

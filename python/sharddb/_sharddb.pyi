@@ -1,15 +1,16 @@
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from os import PathLike
 from pathlib import Path
-from typing import Any, Literal, Protocol, Self, SupportsIndex, TypeVar, final, overload
+from typing import Any, Generic, Literal, Protocol, Self, SupportsIndex, final, overload
 
 import numpy as np
 from numpy.typing import NDArray
-from typing_extensions import Buffer, disjoint_base
+from typing_extensions import Buffer, TypeVar, disjoint_base
 
 from sharddb.stats import RemoteStats, Stats
 
 _T = TypeVar("_T")
+_Result = TypeVar("_Result", covariant=True, default=Published)
 
 class _Bar(Protocol):
     total: float | None
@@ -150,12 +151,27 @@ class Finding:
     def __reduce__(self) -> tuple[Callable[..., Self], tuple[Any, ...]]: ...
 
 @final
-class Loader:
+class Loader(Generic[_Result]):
+    @overload
+    def __new__(
+        cls,
+        store: _Path,
+        spec: None = None,
+        *,
+        mode: Literal["update"],
+        memory: int | str = "1GiB",
+        threads: int | None = None,
+        temp_dir: _Path | None = None,
+        allow_empty: bool = False,
+        durable: bool = True,
+    ) -> Loader[Published | None]: ...
+    @overload
     def __new__(
         cls,
         store: _Path,
         spec: _Spec | None = None,
         *,
+        mode: Literal["replace"] | None = None,
         profile: _Profile | None = None,
         memory: int | str = "1GiB",
         on_duplicate: _OnDuplicate = "error",
@@ -170,14 +186,15 @@ class Loader:
         ordered: bool = False,
         checks: bool = True,
         allow_sparse: bool = False,
+        allow_empty: bool = False,
         durable: bool = True,
-    ) -> Self: ...
+    ) -> Loader[Published]: ...
     def __setitem__(self, key: SupportsIndex, value: _Bytes, /) -> None: ...
     @overload
     def extend(self, keys: _Pairs, offsets: None = None, data: None = None) -> None: ...
     @overload
     def extend(self, keys: _Keys, offsets: _Keys, data: _Bytes) -> None: ...
-    def finish(self, progress: _Bar | None = None) -> Published: ...
+    def finish(self, progress: _Bar | None = None) -> _Result: ...
     def abort(self) -> None: ...
     @property
     def published(self) -> Published | None: ...
@@ -192,6 +209,8 @@ class Published:
     def spec(self) -> dict[str, Any]: ...
     @property
     def keys(self) -> int: ...
+    @property
+    def keys_before(self) -> int | None: ...
     @property
     def value_bytes(self) -> int: ...
     @property
@@ -356,12 +375,13 @@ def update(
     *,
     base: _Path | Reader | None = None,
     strict: bool = False,
+    allow_empty: bool = False,
     memory: int | str = "1GiB",
     threads: int | None = None,
     temp_dir: _Path | None = None,
     durable: bool = True,
     progress: _Bar | None = None,
-) -> tuple[Published, Changes]: ...
+) -> tuple[Published | None, Changes]: ...
 def merge(
     stores: Iterable[_Path | Reader],
     out: _Path,
@@ -381,6 +401,7 @@ def merge(
     ordered: bool = False,
     checks: bool = True,
     allow_sparse: bool = False,
+    allow_empty: bool = False,
     durable: bool = True,
     progress: _Bar | None = None,
 ) -> Published: ...
@@ -402,6 +423,7 @@ def reshard(
     ordered: bool = False,
     checks: bool = True,
     allow_sparse: bool = False,
+    allow_empty: bool = False,
     durable: bool = True,
     progress: _Bar | None = None,
 ) -> Published: ...
@@ -437,6 +459,7 @@ def publish_parts(
     threads: int | None = None,
     temp_dir: _Path | None = None,
     ordered: bool = False,
+    allow_empty: bool = False,
     durable: bool = True,
     progress: _Bar | None = None,
 ) -> Published: ...

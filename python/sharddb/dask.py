@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 _OF_PARTS = ("checks", "value_alignment", "allow_sparse", "durable")
 
 # Those of the publication.
-_OF_PUBLICATION = ("info", "sharding_at", "ordered", "threads", "durable")
+_OF_PUBLICATION = ("info", "sharding_at", "ordered", "allow_empty", "threads", "durable")
 
 
 def build(
@@ -69,7 +69,7 @@ def build(
     given, of the publication. ``durable``: whether spills, parts and the generation are synced, default true.
     ``progress``: a bar such as ``tqdm()``, whose ``total`` becomes the number of tasks. ``job``: the name of the build, which
     is that of its directory ``parts-<job>`` in the store; default: a random one. ``options``: those of ``Loader`` that do
-    not affect the pairs (``info``, ``sharding_at``, ``ordered``, ``checks``, ``value_alignment``, ``allow_sparse``).
+    not affect the pairs (``info``, ``sharding_at``, ``ordered``, ``checks``, ``value_alignment``, ``allow_sparse``, ``allow_empty``).
 
     Dask makes text of columns of bytes unless ``dataframe.convert-string`` is false or they have the type of Arrow:
     ``pandas.ArrowDtype(pyarrow.binary())``.

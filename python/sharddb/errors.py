@@ -142,6 +142,12 @@ class InvalidInput(Error, ValueError):
     kind = "invalid-input"
 
 
+class Empty(Error, ValueError):
+    """There are no pairs, and the store has some, which were not replaced: ``allow_empty=True`` replaces them."""
+
+    kind = "empty"
+
+
 class Locked(Error):
     """Another writer holds the store."""
 
@@ -185,6 +191,7 @@ _CLASSES: dict[str, type[Error]] = {
         DuplicateKey,
         OutOfOrder,
         InvalidInput,
+        Empty,
         Locked,
         GenerationGone,
         Superseded,

@@ -25,7 +25,11 @@ impl<T> OrRaise<T> for sharddb::Result<T> {
 #[cold]
 pub(crate) fn to_py(py: Python<'_>, error: &Error) -> PyErr {
     let place = Place { path: error.path(), key: error.key(), location: error.location() };
-    let exception = exception(py, error.kind(), &error.to_string(), &place, error.raw_os_error());
+    let mut message = error.to_string();
+    if error.kind() == ErrorKind::Empty {
+        message += "; allow_empty=True publishes an empty generation";
+    }
+    let exception = exception(py, error.kind(), &message, &place, error.raw_os_error());
     if let Some(cause) = error.source().and_then(|source| source.downcast_ref::<PyErr>()) {
         exception.set_cause(py, Some(cause.clone_ref(py)));
     }

@@ -52,7 +52,7 @@ impl Job {
         self.sender.clone()
     }
 
-    /// Returns what was published, if anything. An exception of [`run`](Self::run) may come after that.
+    /// Returns what is current since the work has ended, if it has. An exception of [`run`](Self::run) may come after that.
     pub(crate) fn published(&self) -> Option<&Published> {
         self.published.get()
     }
@@ -113,7 +113,7 @@ impl Job {
             Ok::<_, PyErr>(py.detach(|| worker.join()))
         })?;
         if let Err(error) = outcome {
-            if let Some(published) = self.published() {
+            if let Some(published) = self.published().filter(|published| published.is_new) {
                 add_note(py, &error, &format!("{} was published before this", published.generation));
             }
             return Err(error);

@@ -1,24 +1,29 @@
 //! `Loader`, which builds and publishes a generation of a store.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
+use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
-use sharddb::BulkLoader;
+use sharddb::write::Candidate;
+use sharddb::{BulkLoader, ErrorKind, OnDuplicate, Store, Updater};
 
-use crate::errors::OrRaise;
+use crate::errors::{self, OrRaise};
 use crate::exclusive::Exclusive;
 use crate::job::Job;
-use crate::options::Build;
-use crate::pairs::Writer;
+use crate::options::{Build, read_update};
+use crate::pairs::{Sink, Writer};
 use crate::progress::Bar;
 use crate::published::Published;
 
 /// Builds and publishes a generation of a store from pairs in any order and any amount.
 ///
-/// ``store``: the directory; created if nothing or an empty directory is there. ``spec``: the JSON object "sharding" as a
+/// ``store``: the directory; created if nothing or an empty directory is there. ``mode``: what becomes of the keys that the
+/// store has: "replace" publishes the pairs of this loader alone, "update" adds them to the others, where a later pair of a key
+/// replaces an earlier one. Without it, a store that has keys raises ``InvalidInput``. An update keeps how the store is written,
+/// and takes of the following options only ``memory``, ``threads``, ``temp_dir``, ``allow_empty`` and ``durable``. ``spec``: the JSON object "sharding" as a
 /// dict or text, or a ``Plan``; default: planned for ``profile`` ("local", "remote" or "cloudvolume"; default "local") and
 /// ``max_shard_bytes``, with ``data_encoding`` and ``index_encoding`` ("raw" or "gzip"). ``memory``: bytes, or a text such
 /// as "1GiB"; at least 16 MiB. Pairs that do not fit are spilled to ``temp_dir`` (default: the store). ``on_duplicate``:
@@ -27,7 +32,8 @@ use crate::published::Published;
 /// kept, except for "sharding"; ``sharding_at``: the JSON pointer of the object in it that describes the shards, such as
 /// "/scales/0". ``threads``: default one per core. ``ordered``: whether to write a key file, for fast ranges.
 /// ``checks``: whether to store checksums. ``value_alignment``: 1, 8, 16, 64 or 4096 bytes. ``allow_sparse``: whether shard
-/// indexes may take more bytes than the data. ``durable``: whether files are synced.
+/// indexes may take more bytes than the data. ``allow_empty``: whether a loader without pairs may replace those of the store.
+/// ``durable``: whether files are synced.
 ///
 /// As a context manager it finishes at the end of the block, or publishes nothing if the block raises. After any error of a
 /// method the loader is closed: nothing was published, and its temporary files are removed. A loader that is dropped leaves
@@ -35,36 +41,83 @@ use crate::published::Published;
 ///
 /// Raises ``Locked`` if the store has another writer, ``InvalidInput``, ``InvalidSpec``, ``TypeError``, ``ValueError``,
 /// ``Io``.
-#[pyclass(frozen, module = "sharddb")]
+#[pyclass(frozen, generic, module = "sharddb")]
 pub(crate) struct Loader {
     open: Exclusive<Open>,
     published: OnceLock<sharddb::Published>,
 }
 
 struct Open {
-    writer: Writer<BulkLoader>,
+    writer: Writer<Target>,
     job: Job,
+}
+
+/// Where the pairs go.
+enum Target {
+    Build(BulkLoader),
+    Update(Updater),
+}
+
+impl Sink for Target {
+    #[inline]
+    fn put(&mut self, key: u64, value: &[u8]) -> sharddb::Result<()> {
+        match self {
+            Target::Build(loader) => loader.put(key, value),
+            Target::Update(updater) => Sink::put(updater, key, value),
+        }
+    }
+}
+
+impl Target {
+    fn finish(self) -> sharddb::Result<Candidate> {
+        match self {
+            Target::Build(loader) => loader.finish_unpublished(),
+            Target::Update(updater) => updater.finish_unpublished().map(|(candidate, _)| candidate),
+        }
+    }
 }
 
 #[pymethods]
 impl Loader {
     #[new]
     #[pyo3(
-        signature = (store, spec=None, **options),
-        text_signature = "(store, spec=None, *, profile=None, memory=\"1GiB\", on_duplicate=\"error\", info=None, sharding_at=None, \
+        signature = (store, spec=None, *, mode=None, **options),
+        text_signature = "(store, spec=None, *, mode=None, profile=None, memory=\"1GiB\", on_duplicate=\"error\", info=None, sharding_at=None, \
             max_shard_bytes=None, data_encoding=None, index_encoding=None, value_alignment=1, threads=None, \
-            temp_dir=None, ordered=False, checks=True, allow_sparse=False, durable=True)"
+            temp_dir=None, ordered=False, checks=True, allow_sparse=False, allow_empty=False, durable=True)"
     )]
     fn new<'py>(
         py: Python<'py>,
         store: PathBuf,
         spec: Option<&Bound<'py, PyAny>>,
+        mode: Option<&str>,
         options: Option<Bound<'py, PyDict>>,
     ) -> PyResult<Loader> {
-        let Build { options, job, .. } = Build::with_spec(py, "Loader", spec, options, &["progress"])?;
         let path = std::path::absolute(store)?;
-        let loader = py.detach(|| options.create(&path)).or_raise(py)?;
-        let open = Exclusive::new("loader", path, Open { writer: Writer::new(loader), job });
+        let there = py.detach(|| Replaced::of(&path));
+        let is_update = match mode {
+            None => there.refuse(py, &path).map(|()| false)?,
+            Some("replace") => false,
+            Some("update") => true,
+            Some(other) => {
+                let message = format!("expected mode to be \"replace\" or \"update\", found {other:?}");
+                return Err(PyValueError::new_err(message));
+            }
+        };
+        if is_update {
+            refuse_of_build(spec, options.as_ref())?;
+        }
+        let (target, job) = if is_update && there.is_generation {
+            let (options, job, _) = read_update("Loader", options.as_ref())?;
+            (Target::Update(py.detach(|| Updater::new(&path, &options)).or_raise(py)?), job)
+        } else {
+            let Build { mut options, job, .. } = Build::with_spec(py, "Loader", spec, options, &["progress"])?;
+            if is_update {
+                options.on_duplicate(OnDuplicate::KeepLast);
+            }
+            (Target::Build(py.detach(|| options.create(&path)).or_raise(py)?), job)
+        };
+        let open = Exclusive::new("loader", path, Open { writer: Writer::new(target), job });
         Ok(Loader { open, published: OnceLock::new() })
     }
 
@@ -94,23 +147,25 @@ impl Loader {
         self.open.write(keys.py(), |open| open.writer.extend_any(keys, offsets, data))
     }
 
-    /// Sorts, writes, syncs and publishes the pairs. The new generation is current when this returns.
+    /// Sorts, writes, syncs and publishes the pairs. The new generation is current when this returns. An update of a store that
+    /// has all these pairs publishes nothing and returns ``None``.
     ///
     /// ``progress``: a bar such as ``tqdm(unit="B", unit_scale=True)``. Each phase sets its attribute ``total`` and calls
     /// ``set_description(phase)``, ``reset()`` and then ``update(n)`` with bytes.
     ///
     /// Runs without the GIL. A KeyboardInterrupt ends it within 50 ms, unless it waits for the disk, and nothing is
     /// published; once ``current`` is being swapped, it completes first, and ``published`` is set. Raises ``DuplicateKey``,
+    /// ``Empty`` if there are no pairs and the store has some, without ``allow_empty``;
     /// ``InvalidSpec``, ``TooLarge``, ``Io``, and what the merge function or the bar raises.
     #[pyo3(signature = (progress=None))]
-    fn finish<'py>(&self, py: Python<'py>, progress: Option<Bound<'py, PyAny>>) -> PyResult<Published> {
+    fn finish<'py>(&self, py: Python<'py>, progress: Option<Bound<'py, PyAny>>) -> PyResult<Option<Published>> {
         let Open { writer, job } = self.open.take(py)?;
-        let loader = writer.finish(py)?;
-        let result = job.run_and_publish(py, Bar::new(progress), |job| job.publish(loader.finish_unpublished()?));
+        let target = writer.finish(py)?;
+        let result = job.run_and_publish(py, Bar::new(progress), |job| job.publish(target.finish()?));
         if let Some(published) = job.published() {
             self.published.get_or_init(|| published.clone());
         }
-        result.map(|(published, ())| published.into())
+        result.map(|(published, ())| Published::if_new(published))
     }
 
     /// Closes the loader without publishing, and removes its temporary files. Does nothing after ``finish``.
@@ -118,10 +173,10 @@ impl Loader {
         self.open.close(py)
     }
 
-    /// What ``finish`` has published; ``None`` before that.
+    /// What ``finish`` has published; ``None`` before that, and if nothing changed.
     #[getter]
     fn published(&self) -> Option<Published> {
-        self.published.get().cloned().map(Published::from)
+        self.published.get().cloned().and_then(Published::if_new)
     }
 
     fn __enter__(this: Py<Self>) -> Py<Self> {
@@ -154,6 +209,58 @@ impl Loader {
 
     fn __repr__(&self) -> String {
         format!("Loader({:?})", self.open.path().to_string_lossy())
+    }
+}
+
+/// What a build would replace.
+struct Replaced {
+    is_generation: bool,
+    /// The keys and the generation that has them, for a message; `None` without keys.
+    found: Option<String>,
+}
+
+impl Replaced {
+    /// Reads what the store has. What is no store has nothing, and is refused when the work begins.
+    fn of(path: &Path) -> Replaced {
+        let current = Store::open(path).and_then(|store| Ok((store.current()?, store)));
+        let Ok((Some(current), store)) = current else { return Replaced { is_generation: false, found: None } };
+        let found = match store.totals(current).map(|totals| totals.keys) {
+            Ok(0) => None,
+            Ok(1) => Some(format!("1 key in {current}")),
+            Ok(keys) => Some(format!("{keys} keys in {current}")),
+            Err(_) => Some(format!("{current}, which cannot be read")),
+        };
+        Replaced { is_generation: true, found }
+    }
+
+    /// Errors: `InvalidInput` if there are keys, which a build without a mode must not replace.
+    fn refuse(&self, py: Python<'_>, path: &Path) -> PyResult<()> {
+        let Some(found) = &self.found else { return Ok(()) };
+        let message = format!(
+            "the store has {found}: expected mode=\"update\", which adds pairs to those, or mode=\"replace\", which publishes the \
+             pairs of this loader alone"
+        );
+        Err(errors::new(py, ErrorKind::InvalidInput, &message, Some(path), None))
+    }
+}
+
+/// Refuses the options of a build in an update, which keeps what they are about.
+///
+/// Errors: `TypeError`.
+fn refuse_of_build(spec: Option<&Bound<'_, PyAny>>, options: Option<&Bound<'_, PyDict>>) -> PyResult<()> {
+    const NAMES: &[&str] = &["memory", "threads", "temp_dir", "allow_empty", "durable"];
+    let mut given = Vec::new();
+    for (name, value) in options.into_iter().flatten() {
+        if !value.is_none() {
+            given.push(name.extract::<String>()?);
+        }
+    }
+    given.extend(spec.map(|_| "spec".to_string()));
+    match given.into_iter().find(|name| !NAMES.contains(&&**name)) {
+        None => Ok(()),
+        Some(name) => Err(PyTypeError::new_err(format!(
+            "expected no {name} with mode=\"update\", which keeps how the store is written: leave it out, or build the store first"
+        ))),
     }
 }
 

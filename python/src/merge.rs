@@ -21,14 +21,15 @@ use crate::source;
 /// first database. ``progress``: as for ``Loader.finish``.
 ///
 /// Databases of ShardDb with the hash and at least the bits of the new specification are merged as they are read, others are
-/// sorted within ``memory``. Raises ``DuplicateKey``, ``Corrupt``, ``NotFound``, ``Locked``, ``InvalidSpec``,
+/// sorted within ``memory``. Raises ``Empty`` if there are no pairs and ``out`` has some, without ``allow_empty``; ``DuplicateKey``, ``Corrupt``, ``NotFound``, ``Locked``, ``InvalidSpec``,
 /// ``InvalidInput``, ``Io``, and what the merge function raises. Nothing is published then.
 #[pyfunction]
 #[pyo3(
     signature = (stores, out, spec=None, **options),
     text_signature = "(stores, out, spec=None, *, profile=None, memory=\"1GiB\", on_duplicate=\"error\", info=None, \
         sharding_at=None, max_shard_bytes=None, data_encoding=None, index_encoding=None, value_alignment=1, threads=None, \
-        temp_dir=None, ordered=False, checks=True, allow_sparse=False, durable=True, progress=None)"
+        temp_dir=None, ordered=False, checks=True, allow_sparse=False, allow_empty=False, durable=True, \
+        progress=None)"
 )]
 fn merge<'py>(
     py: Python<'py>,
@@ -63,7 +64,7 @@ fn merge<'py>(
     signature = (store, out, spec=None, **options),
     text_signature = "(store, out, spec=None, *, profile=None, memory=\"1GiB\", info=None, sharding_at=None, \
         max_shard_bytes=None, data_encoding=None, index_encoding=None, value_alignment=None, threads=None, temp_dir=None, \
-        ordered=False, checks=True, allow_sparse=False, durable=True, progress=None)"
+        ordered=False, checks=True, allow_sparse=False, allow_empty=False, durable=True, progress=None)"
 )]
 fn reshard<'py>(
     py: Python<'py>,

@@ -142,6 +142,7 @@ impl<'py> Build<'py> {
             "ordered" => drop(options.ordered(value.extract()?)),
             "checks" => drop(options.checks(value.extract()?)),
             "allow_sparse" => drop(options.allow_sparse(value.extract()?)),
+            "allow_empty" => drop(options.allow_empty(value.extract()?)),
             "durable" => drop(options.durable(value.extract()?)),
             "progress" => self.bar = Bar::new(Some(value)),
             _ => return Err(unknown(function, name)),
@@ -189,6 +190,7 @@ pub(crate) fn read_update<'py>(
     for (name, value) in arguments.into_iter().flatten().filter(|(_, value)| !value.is_none()) {
         match &*name.extract::<String>()? {
             "strict" => drop(options.strict(value.extract()?)),
+            "allow_empty" => drop(options.allow_empty(value.extract()?)),
             "memory" => drop(options.memory(size::parse("memory", &value)?)),
             "threads" => drop(options.threads(threads(&value)?)),
             "temp_dir" => drop(options.temp_dir(value.extract::<PathBuf>()?)),

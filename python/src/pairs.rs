@@ -25,12 +25,14 @@ pub(crate) trait Sink: Send {
 }
 
 impl Sink for BulkLoader {
+    #[inline]
     fn put(&mut self, key: u64, value: &[u8]) -> sharddb::Result<()> {
         self.insert(key, value)
     }
 }
 
 impl Sink for Updater {
+    #[inline]
     fn put(&mut self, key: u64, value: &[u8]) -> sharddb::Result<()> {
         Updater::put(self, key, value)
     }

@@ -73,13 +73,14 @@ fn build_part(
 /// another generation is current by then: ``Store.current`` says which. Equal receipts count as one. A job whose tasks spill
 /// again has other receipts, and its generation becomes current.
 /// Raises ``InvalidInput`` for a missing or foreign receipt, and two of one task or part; ``Superseded`` if the first call was
-/// killed and its generation was rolled back or perhaps replaced since; ``NotFound`` or ``Corrupt`` for a part, ``Locked``,
+/// killed and its generation was rolled back or perhaps replaced since; ``Empty`` if the parts have no pairs and the store has
+/// some, without ``allow_empty``; ``NotFound`` or ``Corrupt`` for a part, ``Locked``,
 /// ``Io``; nothing is published then. A KeyboardInterrupt that arrives too late to cancel the publication has a note with the generation.
 #[pyfunction]
 #[pyo3(
     signature = (store, job, plan, spills, parts, *, directory=None, **options),
     text_signature = "(store, job, plan, spills, parts, *, directory=None, info=None, sharding_at=None, memory='1GiB', \
-        threads=None, temp_dir=None, ordered=False, durable=True, progress=None)"
+        threads=None, temp_dir=None, ordered=False, allow_empty=False, durable=True, progress=None)"
 )]
 #[expect(clippy::too_many_arguments, reason = "arguments of Python, most by name")]
 fn publish_parts(
@@ -92,7 +93,8 @@ fn publish_parts(
     directory: Option<PathBuf>,
     options: Option<&Bound<'_, PyDict>>,
 ) -> PyResult<Published> {
-    const NAMES: &[&str] = &["info", "sharding_at", "memory", "threads", "temp_dir", "ordered", "durable", "progress"];
+    const NAMES: &[&str] =
+        &["info", "sharding_at", "memory", "threads", "temp_dir", "ordered", "allow_empty", "durable", "progress"];
     let build = Build::read_some("publish_parts", options, NAMES)?;
     let directory = match directory {
         Some(directory) => directory,

@@ -8,7 +8,8 @@ use crate::errors::OrRaise;
 use crate::pickle::pickle_fields;
 use crate::spec;
 
-/// A published generation, which is current when the call that returns it is done.
+/// A published generation, which is current when the call that returns it is done. A call that changed nothing publishes
+/// nothing, and returns ``None``.
 #[pyclass(frozen, eq, hash, module = "sharddb")]
 #[derive(PartialEq, Eq, Hash)]
 pub(crate) struct Published {
@@ -20,6 +21,9 @@ pub(crate) struct Published {
     /// The number of keys.
     #[pyo3(get)]
     keys: u64,
+    /// The number of keys of the generation that was current before; ``None`` if there was none, or it cannot be read.
+    #[pyo3(get)]
+    keys_before: Option<u64>,
     /// The stored bytes of all values.
     #[pyo3(get)]
     value_bytes: u64,
@@ -38,6 +42,7 @@ pickle_fields!(Published, _published, {
     generation: u64,
     spec: String,
     keys: u64,
+    keys_before: Option<u64>,
     value_bytes: u64,
     file_bytes: u64,
     shards: u64,
@@ -46,8 +51,17 @@ pickle_fields!(Published, _published, {
 
 impl From<sharddb::Published> for Published {
     fn from(published: sharddb::Published) -> Published {
-        let sharddb::Published { generation, spec, keys, value_bytes, file_bytes, shards, dropped, .. } = published;
-        Published { generation: generation.get(), spec: spec.to_json(), keys, value_bytes, file_bytes, shards, dropped }
+        let sharddb::Published { generation, spec, keys, keys_before, .. } = published;
+        let sharddb::Published { value_bytes, file_bytes, shards, dropped, .. } = published;
+        let (generation, spec) = (generation.get(), spec.to_json());
+        Published { generation, spec, keys, keys_before, value_bytes, file_bytes, shards, dropped }
+    }
+}
+
+impl Published {
+    /// What was published; `None` if nothing changed.
+    pub(crate) fn if_new(published: sharddb::Published) -> Option<Published> {
+        published.is_new.then(|| published.into())
     }
 }
 
@@ -60,10 +74,11 @@ impl Published {
     }
 
     fn __repr__(&self) -> String {
-        let Published { generation, spec: _, keys, value_bytes, file_bytes, shards, dropped } = self;
+        let Published { generation, keys, keys_before, value_bytes, file_bytes, shards, dropped, .. } = self;
+        let before = keys_before.map_or_else(|| "None".to_string(), |keys| keys.to_string());
         format!(
-            "Published(generation={generation}, keys={keys}, value_bytes={value_bytes}, file_bytes={file_bytes}, \
-             shards={shards}, dropped={dropped})"
+            "Published(generation={generation}, keys={keys}, keys_before={before}, value_bytes={value_bytes}, \
+             file_bytes={file_bytes}, shards={shards}, dropped={dropped})"
         )
     }
 }

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use pyo3::exceptions::PyTypeError;
+use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyString, PyType};
 use sharddb::{GenerationId, Progress, StoreWriter};
@@ -138,11 +138,17 @@ impl Store {
         self.write(py, |writer| writer.rollback(to)).map(GenerationId::get)
     }
 
-    /// Removes old generations: all but the current one and the ``keep`` newest ones of the history.
+    /// Removes old generations: all but the ``keep`` newest ones of the history, of which the current one is the newest.
     ///
-    /// ``keep`` counts the current generation. Generations that a reader has open are kept. A KeyboardInterrupt ends it after
+    /// ``keep``: at least 1. Generations that were rolled back are not in the history, and are removed; those that a reader has
+    /// open are kept. A KeyboardInterrupt ends it after
     /// the generation that is being removed. Raises ``Corrupt``, ``Locked``, ``Io``.
     fn gc(&self, py: Python<'_>, keep: usize) -> PyResult<GcReport> {
+        if keep == 0 {
+            return Err(PyValueError::new_err(
+                "the current generation is always kept and counts: expected at least 1, found 0",
+            ));
+        }
         let gc = |progress: &Progress| self.0.writer()?.progress(progress).gc(keep);
         let report = task::run(py, Bar::new(None), gc)?;
         let failed = report.failed.iter().map(|failure| (failure.id.get(), failure.error.to_string())).collect();

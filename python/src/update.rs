@@ -21,7 +21,7 @@ use crate::source;
 pub(crate) struct Changes {
     /// Keys that the base did not have.
     added: u64,
-    /// Keys that the base had, with a new value.
+    /// Keys of the base that were put, with a new value or the same.
     replaced: u64,
     /// Keys of the base that were deleted.
     deleted: u64,
@@ -82,24 +82,27 @@ impl From<UpdateReport> for Changes {
     }
 }
 
-/// Puts and deletes pairs of a store, and publishes the result. Returns what was published, and its effect.
+/// Puts and deletes pairs of a store, and publishes the result. Returns what was published, and its effect. If nothing
+/// changed, since the store has all these pairs and none of the keys to delete, nothing is published, and the first is
+/// ``None``.
 ///
 /// ``puts``: a mapping, an iterable of pairs or an Arrow stream, as for ``Loader.extend``; of two pairs with one key the
 /// later one counts. ``deletes``: an array or iterable of keys, which are deleted after all puts. ``strict``: whether the
 /// deletion of an absent key is an error. ``base``: any database to change instead of the current generation of the store,
-/// which is created then if nothing is there. ``memory``, ``threads``, ``temp_dir``, ``durable``: as for ``Loader``.
+/// which is created then if nothing is there; the result is always published then. ``allow_empty``: whether all keys may be
+/// deleted. ``memory``, ``threads``, ``temp_dir``, ``durable``: as for ``Loader``.
 /// ``progress``: as for ``Loader.finish``.
 ///
 /// Only shards with a change are written; the others are hard links to the same files. Values that do not change are copied
 /// as stored. After an exception nothing was published, and nothing is left behind.
 ///
-/// Raises ``NotFound`` if there is no store, with ``strict`` ``AbsentKey`` for an absent key, ``Locked``, ``Corrupt``, ``InvalidInput``,
+/// Raises ``NotFound`` if there is no store, ``Empty`` if no key is left, with ``strict`` ``AbsentKey`` for an absent key, ``Locked``, ``Corrupt``, ``InvalidInput``,
 /// ``Io``, and what an iterable raises.
 #[pyfunction]
 #[pyo3(
     signature = (store, puts=None, deletes=None, *, base=None, **options),
-    text_signature = "(store, puts=None, deletes=None, *, base=None, strict=False, memory=\"1GiB\", threads=None, \
-        temp_dir=None, durable=True, progress=None)"
+    text_signature = "(store, puts=None, deletes=None, *, base=None, strict=False, allow_empty=False, memory=\"1GiB\", \
+        threads=None, temp_dir=None, durable=True, progress=None)"
 )]
 fn update<'py>(
     py: Python<'py>,
@@ -108,7 +111,7 @@ fn update<'py>(
     deletes: Option<Keys>,
     base: Option<&Bound<'py, PyAny>>,
     options: Option<&Bound<'py, PyDict>>,
-) -> PyResult<(Published, Changes)> {
+) -> PyResult<(Option<Published>, Changes)> {
     let (options, job, bar) = options::read_update("update", options)?;
     let base = base.map(source::open).transpose()?;
     let begin = || match &base {
@@ -126,7 +129,7 @@ fn update<'py>(
         let (candidate, report) = updater.finish_unpublished()?;
         job.publish(candidate).map(|()| report)
     })?;
-    Ok((published.into(), report.into()))
+    Ok((Published::if_new(published), report.into()))
 }
 
 pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {

@@ -39,7 +39,7 @@ def ready():
 def main():
     rng = np.random.default_rng(0)
     size = 500
-    loader = sharddb.Loader(store, memory="16MiB", threads=2, on_duplicate=on_duplicate, ordered=True)
+    loader = sharddb.Loader(store, mode="replace", memory="16MiB", threads=2, on_duplicate=on_duplicate, ordered=True)
     offsets = np.arange(count + 1, dtype=np.int64) * size
     data = rng.integers(0, 256, count * size, dtype=np.uint8)
     ready()
@@ -133,7 +133,7 @@ except KeyboardInterrupt:
 """
 
 
-@pytest.mark.parametrize("call", ["sharddb.Loader(sys.argv[1]).extend(Keys())", "sharddb.update(sys.argv[1], Keys())"])
+@pytest.mark.parametrize("call", ["sharddb.Loader(sys.argv[1], mode='replace').extend(Keys())", "sharddb.update(sys.argv[1], Keys())"])
 def test_an_iterable_of_c(store: Path, call: str) -> None:
     before = files(store)
     assert interrupt(ITERABLE.replace("CALL", call), str(store)) == ["interrupted"]

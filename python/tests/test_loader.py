@@ -586,12 +586,12 @@ def test_an_exception_of_the_bar_around_publication(tmp_path: Path, monkeypatch:
         assert bool(getattr(error, "__notes__", [])) == (sharddb.Store(tmp_path / "store").current == 2)
     else:
         assert [str(unraisable.exc_value) for unraisable in shown] == ["publish"]
-        assert published.generation == sharddb.Store(tmp_path / "store").current == 2
+        assert published is not None and published.generation == sharddb.Store(tmp_path / "store").current == 2
 
 
 def test_the_bar_is_that_of_finish(tmp_path: Path) -> None:
     with pytest.raises(TypeError, match="unexpected keyword argument 'progress'"):
-        sharddb.Loader(tmp_path / "store", progress=object())  # type: ignore[call-arg]
+        sharddb.Loader(tmp_path / "store", progress=object())  # type: ignore[call-overload]
 
 
 def test_masked_arrays_are_no_values(tmp_path: Path) -> None:

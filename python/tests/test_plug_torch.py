@@ -76,10 +76,10 @@ def test_an_absent_key_raises() -> None:
 
 
 def test_a_worker_reads_the_generation_of_its_parent(tmp_path: Path) -> None:
-    with sharddb.Loader(tmp_path / "store") as loader:
+    with sharddb.Loader(tmp_path / "store", mode="replace") as loader:
         loader[1] = b"old"
     dataset = Values(str(tmp_path / "store"))
-    with sharddb.Loader(tmp_path / "store") as loader:
+    with sharddb.Loader(tmp_path / "store", mode="replace") as loader:
         loader[1] = b"new"
     copy = pickle.loads(pickle.dumps(dataset))
     assert copy[0].tobytes() == dataset[0].tobytes() == b"old"

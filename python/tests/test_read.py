@@ -643,7 +643,7 @@ def test_a_snapshot_pins_no_other_generation(store: Path) -> None:
     make_current(store, 2)
     assert db.refresh() == 2
     db.close()
-    with sharddb.Loader(store) as loader:
+    with sharddb.Loader(store, mode="replace") as loader:
         loader[1] = b"third"
     assert sharddb.Store(store).gc(1).in_use == [1]
     assert snapshot.generation == 1 and snapshot.stats["open_generations"] == 1

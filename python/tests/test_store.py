@@ -15,7 +15,7 @@ import sharddb
 def store(tmp_path: Path) -> sharddb.Store:
     """A store of three generations."""
     for value in (b"one", b"two", b"three"):
-        with sharddb.Loader(tmp_path / "store") as loader:
+        with sharddb.Loader(tmp_path / "store", mode="replace") as loader:
             loader[1] = value
             loader[2] = value
     return sharddb.Store(tmp_path / "store")
@@ -108,7 +108,7 @@ def test_the_current_generation_is_not_discarded(store: sharddb.Store) -> None:
 
 
 def test_changes_need_the_lock(store: sharddb.Store) -> None:
-    with sharddb.Loader(store.path):
+    with sharddb.Loader(store.path, mode="update"):
         for change in (store.rollback, lambda: store.gc(1), lambda: store.discard(1)):
             with pytest.raises(sharddb.Locked):
                 change()
@@ -141,7 +141,7 @@ def test_progress_of_a_publication(store: sharddb.Store, tmp_path: Path) -> None
 
 def test_pickling(store: sharddb.Store) -> None:
     """What methods return goes to other processes, as Dask sends it; a store is its path."""
-    with sharddb.Loader(store.path) as loader:
+    with sharddb.Loader(store.path, mode="replace") as loader:
         loader[1] = b"four"
     assert loader.published is not None
     again = pickle.loads(pickle.dumps(store))

@@ -38,7 +38,7 @@ def test_puts_and_deletes(tmp_path: Path) -> None:
     expected = {**BASE, **puts}
     del expected[2], expected[3]
     assert read(store) == expected
-    assert (published.generation, published.keys) == (2, 999)
+    assert published is not None and (published.generation, published.keys) == (2, 999)
     assert (changes.added, changes.replaced, changes.deleted, changes.absent, changes.overridden) == (1, 1, 2, 1, 0)
     assert repr(changes).startswith("Changes(added=1, replaced=1, deleted=2, absent=1, overridden=0, ")
 
@@ -112,7 +112,7 @@ def test_bad_options_of_an_update(tmp_path: Path) -> None:
         sharddb.update(store, {}, memory=1)
     with pytest.raises(sharddb.NotFound):
         sharddb.update(tmp_path / "nothing", {1: b""})
-    with sharddb.Loader(store), pytest.raises(sharddb.Locked):
+    with sharddb.Loader(store, mode="update"), pytest.raises(sharddb.Locked):
         sharddb.update(store, {1: b""})
 
 

@@ -65,8 +65,16 @@ impl<'a> Members<'a> {
 
     /// Returns the value of a member that is a string, parsed; `None` if there is none.
     pub fn parsed_if_there<T: std::str::FromStr<Err = Error>>(&self, name: &str) -> Result<Option<T>> {
-        let is_there = self.members.iter().any(|(found, _)| found == name);
-        is_there.then(|| self.parsed(name)).transpose()
+        self.is_there(name).then(|| self.parsed(name)).transpose()
+    }
+
+    /// Returns the value of a member; `None` if there is none.
+    pub fn value_if_there<T: Deserialize<'a>>(&self, name: &str) -> Result<Option<T>> {
+        self.is_there(name).then(|| self.required(name)).transpose()
+    }
+
+    fn is_there(&self, name: &str) -> bool {
+        self.members.iter().any(|(found, _)| found == name)
     }
 
     /// Returns the JSON text of a member.

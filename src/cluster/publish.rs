@@ -37,7 +37,17 @@ const READ_BLOCK: usize = 1 << 20;
 const KIND: Kind = Kind {
     noun: "the mark of a publication",
     tag: "sharddb_publication",
-    names: &["generation", "manifest", "sharding", "keys", "value_bytes", "file_bytes", "shards", "dropped"],
+    names: &[
+        "generation",
+        "manifest",
+        "sharding",
+        "keys",
+        "keys_before",
+        "value_bytes",
+        "file_bytes",
+        "shards",
+        "dropped",
+    ],
     most: 64 << 10,
 };
 
@@ -352,10 +362,11 @@ struct Publication {
 
 impl Publication {
     fn to_json(&self) -> String {
-        let Published { generation, spec, keys, value_bytes, file_bytes, shards, dropped } = &self.published;
+        let Published { generation, spec, keys, value_bytes, file_bytes, shards, dropped, .. } = &self.published;
+        let before = self.published.keys_before.map_or_else(String::new, |keys| format!("\"keys_before\":{keys},"));
         format!(
             "{{\"{}\":{VERSION},\"generation\":\"{generation}\",\"manifest\":\"{}\",\"sharding\":{},\"keys\":{keys},\
-             \"value_bytes\":{value_bytes},\"file_bytes\":{file_bytes},\"shards\":{shards},\"dropped\":{dropped}}}\n",
+             {before}\"value_bytes\":{value_bytes},\"file_bytes\":{file_bytes},\"shards\":{shards},\"dropped\":{dropped}}}\n",
             KIND.tag,
             self.manifest,
             spec.to_json(),
@@ -368,6 +379,8 @@ impl Publication {
             let members = Members::parse(text, &KIND)?;
             let published = Published {
                 generation: members.parsed("generation")?,
+                is_new: true,
+                keys_before: members.value_if_there("keys_before")?,
                 spec: ShardingSpec::from_value(members.raw("sharding")?)?,
                 keys: members.required("keys")?,
                 value_bytes: members.required("value_bytes")?,

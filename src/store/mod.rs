@@ -58,7 +58,7 @@ pub use self::generation_id::GenerationId;
 pub(crate) use self::lease::{Lease, LeasedGeneration, generation_gone};
 pub(crate) use self::link::Shared;
 pub use self::moved::MovedIn;
-pub(crate) use self::publish::{CompleteGeneration, PendingGeneration};
+pub(crate) use self::publish::{CompleteGeneration, PendingGeneration, Replaced};
 pub use self::staging::{StagedFile, Staging};
 
 use self::adopt::Foreign;
@@ -276,14 +276,7 @@ impl Store {
     /// `NotFound` if there is no such generation, or it is not complete; `Corrupt`, `Unsupported` or `TooLarge` for a
     /// manifest that cannot be read; `Io`.
     pub fn totals(&self, id: GenerationId) -> Result<GenerationTotals> {
-        let path = self.generation_path(id).join(manifest::FILE_NAME);
-        if !is_complete(&self.path, id)? {
-            return Err(Error::new(ErrorKind::NotFound, "expected a complete generation, found none").at_path(&path));
-        }
-        let text = read_whole(&path, manifest::MAX_BYTES)?;
-        let manifest = Manifest::parse(&text).map_err(|error| error.at_path(&path))?;
-        let shards = manifest.shards.len() as u64;
-        Ok(GenerationTotals { keys: manifest.keys, value_bytes: manifest.value_bytes, shards })
+        totals(&self.path, id)
     }
 
     /// Returns the directories that [`adopt_by_moving`](StoreWriter::adopt_by_moving) has moved into the store and that have
@@ -338,6 +331,18 @@ impl Store {
             None => path_class::check_store(&self.path).map(|()| Made::default()),
         }
     }
+}
+
+/// Returns the totals of a generation, like [`Store::totals`].
+fn totals(store: &Path, id: GenerationId) -> Result<GenerationTotals> {
+    let path = store.join(id.to_string()).join(manifest::FILE_NAME);
+    if !is_complete(store, id)? {
+        return Err(Error::new(ErrorKind::NotFound, "expected a complete generation, found none").at_path(&path));
+    }
+    let text = read_whole(&path, manifest::MAX_BYTES)?;
+    let manifest = Manifest::parse(&text).map_err(|error| error.at_path(&path))?;
+    let shards = manifest.shards.len() as u64;
+    Ok(GenerationTotals { keys: manifest.keys, value_bytes: manifest.value_bytes, shards })
 }
 
 /// The one writer of a store: publishes, rolls back and removes generations.

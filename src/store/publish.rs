@@ -26,7 +26,7 @@ use crate::fs;
 use crate::fs::owner::Owner;
 use crate::store::lease::Claim;
 use crate::store::lock::Lock;
-use crate::store::{GenerationId, LEASE, current, generations, history, intact, scratch};
+use crate::store::{GenerationId, LEASE, current, generations, history, intact, scratch, totals};
 
 /// The lock of a store, shared by its writer and that writer's unpublished generations.
 #[derive(Clone, Debug)]
@@ -165,10 +165,27 @@ impl PendingGeneration {
 #[derive(Debug)]
 pub(crate) struct CompleteGeneration(PendingGeneration);
 
+/// The generation that a publication replaces.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Replaced {
+    pub(crate) id: GenerationId,
+    /// The number of its keys; `None` if its manifest cannot be read.
+    pub(crate) keys: Option<u64>,
+}
+
 impl CompleteGeneration {
     /// Returns the temporary directory.
     pub(crate) fn path(&self) -> &Path {
         self.0.path()
+    }
+
+    /// Returns what is current, and would be replaced; `None` if nothing was published.
+    ///
+    /// Errors: `Corrupt` if `current` is damaged; `Io`.
+    pub(crate) fn replaced(&self) -> Result<Option<Replaced>> {
+        let store = &self.0.store;
+        let keys = |id| totals(store, id).ok().map(|totals| totals.keys);
+        Ok(current::read(store)?.map(|id| Replaced { id, keys: keys(id) }))
     }
 
     /// Publishes the generation under the next number and makes it current.

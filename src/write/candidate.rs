@@ -4,15 +4,17 @@ use std::fmt;
 use std::num::NonZero;
 use std::path::Path;
 
-use crate::error::Result;
+use crate::error::{Error, ErrorKind, Result};
 use crate::format::manifest::Manifest;
 use crate::format::spec::ShardingSpec;
 use crate::fs::disk;
+use crate::plural::Plural;
 use crate::read::database::ShardDb;
 use crate::read::options::OpenOptions;
-use crate::store::{CompleteGeneration, GenerationId, StoreWriter};
+use crate::store::{CompleteGeneration, GenerationId, Replaced, StoreWriter};
 use crate::threads::progress::Progress;
 use crate::verify::{VerifyLevel, VerifyReport};
+use crate::write::BuildOptions;
 
 /// A complete generation that is not published yet. It can be opened and verified, and then published or dropped.
 ///
@@ -37,7 +39,10 @@ use crate::verify::{VerifyLevel, VerifyReport};
 pub struct Candidate {
     generation: CompleteGeneration,
     content: Content,
+    allow_empty: bool,
     durable: bool,
+    /// The current generation, if this one is the same.
+    unchanged: Option<GenerationId>,
 }
 
 /// The content of a generation.
@@ -51,7 +56,8 @@ struct Content {
     dropped: u64,
 }
 
-/// A published generation, as returned by [`BulkLoader::finish`](crate::BulkLoader::finish) and [`Candidate::publish`].
+/// The generation that is current after [`BulkLoader::finish`](crate::BulkLoader::finish), [`Candidate::publish`] and their
+/// like.
 ///
 /// ```
 /// # let store = std::env::temp_dir().join(format!("sharddb-published-doc-{}", std::process::id()));
@@ -59,6 +65,7 @@ struct Content {
 /// loader.insert(7, b"seven")?;
 /// let published = loader.finish()?;
 /// assert_eq!((published.generation.get(), published.keys, published.value_bytes), (1, 1, 5));
+/// assert!(published.is_new && published.keys_before.is_none());
 /// # std::fs::remove_dir_all(&store).unwrap();
 /// # Ok::<(), sharddb::Error>(())
 /// ```
@@ -67,6 +74,10 @@ struct Content {
 pub struct Published {
     /// The generation, which is now current.
     pub generation: GenerationId,
+    /// Whether the call has published it. If not, the call changed nothing, and the generation was current before.
+    pub is_new: bool,
+    /// The number of keys of the generation that was current before; `None` if there was none, or its manifest cannot be read.
+    pub keys_before: Option<u64>,
     /// The specification, given or planned.
     pub spec: ShardingSpec,
     /// The number of keys.
@@ -82,7 +93,12 @@ pub struct Published {
 }
 
 impl Candidate {
-    pub(super) fn new(generation: CompleteGeneration, manifest: &Manifest, dropped: u64, durable: bool) -> Candidate {
+    pub(super) fn new(
+        generation: CompleteGeneration,
+        manifest: &Manifest,
+        dropped: u64,
+        options: &BuildOptions,
+    ) -> Candidate {
         let content = Content {
             spec: manifest.sharding,
             keys: manifest.keys,
@@ -91,7 +107,21 @@ impl Candidate {
             shards: manifest.shards.len() as u64,
             dropped,
         };
-        Candidate { generation, content, durable }
+        let BuildOptions { allow_empty, durable, .. } = *options;
+        Candidate { generation, content, allow_empty, durable, unchanged: None }
+    }
+
+    /// Makes [`publish`](Self::publish) publish nothing, since this generation has the same bytes.
+    pub(super) fn unless_replacing(mut self, same: Option<GenerationId>) -> Candidate {
+        self.unchanged = same;
+        self
+    }
+
+    /// Sets whether the candidate may replace a generation with keys although it has none, like
+    /// [`BuildOptions::allow_empty`](crate::BuildOptions::allow_empty).
+    pub fn allow_empty(mut self, allow: bool) -> Candidate {
+        self.allow_empty = allow;
+        self
     }
 
     /// Returns the directory. Publishing renames it.
@@ -191,10 +221,15 @@ impl Candidate {
         OpenOptions::new().check_shards(false).open(self.path())?.snapshot().verify_with(level, threads, progress)
     }
 
-    /// Publishes the candidate under the next generation number and makes it current.
+    /// Publishes the candidate under the next generation number and makes it current. If it is that of an update without
+    /// effect, publishes nothing; see [`Published::is_new`].
+    ///
+    /// Cost: reads the manifest of the generation that was current.
     ///
     /// # Errors
     ///
+    /// `Empty` if it has no keys, the current generation has some or cannot be read, and
+    /// [`allow_empty`](crate::BuildOptions::allow_empty) is not set;
     /// `Corrupt` or `TooLarge` if `current` or `history` was damaged in the meantime; `InvalidInput` if a foreign file
     /// has a name that publishing uses, or no number is left; `Locked` in a forked child; `Io`.
     ///
@@ -210,10 +245,38 @@ impl Candidate {
     /// nothing is published.
     pub(crate) fn publish_after(self, before: impl FnOnce(&Published) -> Result<()>) -> Result<Published> {
         let Content { spec, keys, value_bytes, file_bytes, shards, dropped } = self.content;
-        let of = |generation| Published { generation, spec, keys, value_bytes, file_bytes, shards, dropped };
-        let publish = || self.generation.publish_after(|generation| before(&of(generation)));
-        disk::with_syncs_if(self.durable, publish).map(of)
+        let replaced = self.generation.replaced()?;
+        let keys_before = replaced.and_then(|replaced| replaced.keys);
+        let of = |generation, is_new| Published {
+            generation,
+            is_new,
+            keys_before,
+            spec,
+            keys,
+            value_bytes,
+            file_bytes,
+            shards,
+            dropped,
+        };
+        match (replaced, self.unchanged) {
+            (Some(Replaced { id, .. }), Some(unchanged)) if id == unchanged => return Ok(of(id, false)),
+            (Some(replaced), _) if keys == 0 && !self.allow_empty => check_emptied(replaced)?,
+            _ => {}
+        }
+        let publish = || self.generation.publish_after(|generation| before(&of(generation, true)));
+        disk::with_syncs_if(self.durable, publish).map(|generation| of(generation, true))
     }
+}
+
+/// Errors: `Empty` if the generation that would be replaced by an empty one may have keys.
+fn check_emptied(replaced: Replaced) -> Result<()> {
+    let found = match replaced.keys {
+        Some(0) => return Ok(()),
+        Some(keys) => format!("{} has {}", replaced.id, Plural(keys, "key")),
+        None => format!("{} cannot be read and may have some", replaced.id),
+    };
+    let message = format!("expected pairs, found none, and {found}: nothing was published");
+    Err(Error::new(ErrorKind::Empty, message))
 }
 
 fn opened(db: ShardDb) -> Result<ShardDb> {
@@ -236,6 +299,6 @@ impl StoreWriter {
     /// Those of [`adopt`](StoreWriter::adopt).
     pub fn adopt_unpublished(&self, directory: impl AsRef<Path>) -> Result<Candidate> {
         let (manifest, copy) = self.copy(directory.as_ref())?;
-        Ok(Candidate::new(copy, &manifest, 0, true))
+        Ok(Candidate::new(copy, &manifest, 0, &BuildOptions::default()))
     }
 }

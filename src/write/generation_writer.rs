@@ -69,6 +69,6 @@ impl GenerationWriter<'_> {
             shards,
         };
         let generation = self.pending.complete(info.as_bytes(), &manifest)?;
-        Ok(Candidate::new(generation, &manifest, dropped, self.options.durable))
+        Ok(Candidate::new(generation, &manifest, dropped, self.options))
     }
 }

@@ -151,7 +151,8 @@ impl BulkLoader {
 
     /// Sorts, writes, syncs and publishes the pairs. The new generation is current when this returns.
     ///
-    /// An empty loader publishes an empty generation. O(n log n) for n pairs.
+    /// An empty loader publishes an empty generation, but not over one with keys, unless
+    /// [`BuildOptions::allow_empty`] is set. O(n log n) for n pairs.
     ///
     /// # Errors
     ///

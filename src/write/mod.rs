@@ -33,6 +33,8 @@ mod minishard_table;
 mod model_tests;
 mod options;
 mod pair_header;
+#[cfg(test)]
+mod replaced_tests;
 mod run;
 mod run_pairs;
 mod shard_file;

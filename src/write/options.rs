@@ -138,6 +138,7 @@ pub struct BuildOptions {
     pub(crate) value_alignment: ValueAlignment,
     pub(crate) spec: Option<ShardingSpec>,
     pub(crate) allow_sparse: bool,
+    pub(crate) allow_empty: bool,
     pub(crate) profile: Option<Profile>,
     pub(crate) max_shard_bytes: u64,
     pub(crate) data_encoding: Option<Encoding>,
@@ -164,6 +165,7 @@ impl Default for BuildOptions {
             value_alignment: ValueAlignment::default(),
             spec: None,
             allow_sparse: false,
+            allow_empty: false,
             profile: None,
             max_shard_bytes: u64::MAX,
             data_encoding: None,
@@ -238,6 +240,13 @@ impl BuildOptions {
     /// fails with `InvalidSpec` if shard indexes take more bytes than the data and more than 64 MiB.
     pub fn allow_sparse(&mut self, allow: bool) -> &mut BuildOptions {
         self.allow_sparse = allow;
+        self
+    }
+
+    /// Sets whether a generation without keys may replace one with keys. Default: false, so that an input that is empty by
+    /// mistake loses nothing: publishing is then an error of kind `Empty`.
+    pub fn allow_empty(&mut self, allow: bool) -> &mut BuildOptions {
+        self.allow_empty = allow;
         self
     }
 

@@ -12,10 +12,11 @@ use std::fmt;
 use std::io::Read;
 use std::path::Path;
 
+use crate::bytes::read_whole;
 use crate::error::{Error, Result};
 use crate::format::layout::{Layout, ValueAlignment};
-use crate::format::manifest::{self, Manifest};
-use crate::fs::disk;
+use crate::format::manifest::{self, Manifest, ShardRecord};
+use crate::fs::{self, disk};
 use crate::ids::ShardNumber;
 use crate::read::options::OpenOptions;
 use crate::read::snapshot::Snapshot;
@@ -81,6 +82,12 @@ impl UpdateOptions {
         self
     }
 
+    /// Sets whether an update may delete all keys, like [`BuildOptions::allow_empty`]. Default: false.
+    pub fn allow_empty(&mut self, allow: bool) -> &mut UpdateOptions {
+        self.build.allow_empty(allow);
+        self
+    }
+
     /// Sets whether files are synced, like [`BuildOptions::durable`]. Default: true.
     pub fn durable(&mut self, durable: bool) -> &mut UpdateOptions {
         self.build.durable(durable);
@@ -102,7 +109,7 @@ impl UpdateOptions {
 pub struct UpdateReport {
     /// Keys that the base did not have.
     pub added: u64,
-    /// Keys that the base had, with a new value.
+    /// Keys of the base that were put, with a new value or the same.
     pub replaced: u64,
     /// Keys of the base that were deleted.
     pub deleted: u64,
@@ -161,6 +168,8 @@ pub struct UpdateReport {
 pub struct Updater {
     options: UpdateOptions,
     base: Snapshot,
+    /// Whether the base is the current generation of the store.
+    is_of_store: bool,
     /// The shards of the base that have a change, for the progress.
     changed: HashSet<ShardNumber>,
     // in drop order: the threads of the sorter must end before `pending` removes the directory that they write to
@@ -198,6 +207,7 @@ impl Updater {
         let begin = || store.writer()?.begin(options.build.temp_dir.as_deref());
         let pending = disk::with_syncs_if(options.build.durable, begin)?;
         // opened under the lock, so that no other writer can replace it
+        let is_of_store = base.is_none();
         let base = match base {
             Some(base) => base.clone(),
             None => OpenOptions::new().open(store.path())?.snapshot(),
@@ -214,7 +224,7 @@ impl Updater {
         let data_encoding = base.spec().data_encoding();
         let changes = Sorter::new(&options.build, Duplicates::KeepLast, data_encoding, pending.spill_dir(), 0)?;
         options.build.progress.begin(Phase::Insert, 0);
-        Ok(Updater { options, base, changed: HashSet::new(), changes, pending })
+        Ok(Updater { options, base, is_of_store, changed: HashSet::new(), changes, pending })
     }
 
     /// Returns the generation that is updated.
@@ -277,12 +287,15 @@ impl Updater {
 
     /// Applies the changes and publishes the result. The new generation is current when this returns.
     ///
+    /// Publishes nothing if the current generation has the result already, since no key to delete is there and all pairs that
+    /// were put are; see [`Published::is_new`]. The result of an update of another base is always published.
+    ///
     /// Cost: reads and writes the shards with a change, and reads the shard indexes of the others.
     ///
     /// # Errors
     ///
     /// Those of [`BulkLoader::finish`](crate::BulkLoader::finish); `Corrupt`, with the key, for damage in a shard that
-    /// is read; `NotFound`, with the key, for a deletion of an absent key if the update is strict. After an error the
+    /// is read; `Empty` if no key is left, unless [`allow_empty`](UpdateOptions::allow_empty) is set; `NotFound`, with the key, for a deletion of an absent key if the update is strict. After an error the
     /// base is current, with the exception that [`Candidate::publish`] describes.
     pub fn finish(self) -> Result<(Published, UpdateReport)> {
         let (candidate, report) = self.finish_unpublished()?;
@@ -299,23 +312,40 @@ impl Updater {
     }
 
     fn apply(self) -> Result<(Candidate, UpdateReport)> {
-        let Updater { options, base, changed, changes, pending } = self;
+        let Updater { options, base, is_of_store, changed, changes, pending } = self;
         let changes = changes.sort()?;
-        match base.generation.manifest() {
-            Some(manifest) => apply_to_native(&options, &base, (manifest, &changed), changes, pending),
-            None => apply_to_foreign(&options, &base, changes, pending),
-        }
+        let Some(manifest) = base.generation.manifest() else {
+            return apply_to_foreign(&options, &base, changes, pending);
+        };
+        let (candidate, report, read) = apply_to_native(&options, &base, (manifest, &changed), changes, pending)?;
+        let has_effect = report.added + report.replaced + report.deleted > 0;
+        let is_same = is_of_store && (!has_effect || is_same(&base, manifest, &candidate, &read)?);
+        Ok((candidate.unless_replacing(base.generation().filter(|_| is_same)), report))
     }
 }
 
-/// Rewrites the shards of a native base that have a change, and shares the others.
+/// Whether a candidate has the bytes of its base, of which these shards were read and the others shared.
+///
+/// Errors: `Io` for a manifest that cannot be read.
+fn is_same(base: &Snapshot, of_base: &Manifest, candidate: &Candidate, read: &HashSet<ShardNumber>) -> Result<bool> {
+    let text = |directory: &Path| read_whole(&directory.join(manifest::FILE_NAME), manifest::MAX_BYTES);
+    // bytes are compared, since the value that a pair replaces was not read: if it is damaged, the pair mends it
+    let is_equal = |record: &ShardRecord| {
+        let [new, old] = [candidate.path(), base.directory()].map(|path| of_base.shard_path(path, record.number));
+        fs::have_equal_bytes(&new, &old).unwrap_or(false)
+    };
+    let mut read = of_base.shards.iter().filter(|record| read.contains(&record.number));
+    Ok(text(candidate.path())? == text(base.directory())? && read.all(is_equal))
+}
+
+/// Rewrites the shards of a native base that have a change, and shares the others. Returns also which shards were read.
 fn apply_to_native(
     options: &UpdateOptions,
     base: &Snapshot,
     (manifest, changed): (&Manifest, &HashSet<ShardNumber>),
     mut changes: Sorted,
     pending: PendingGeneration,
-) -> Result<(Candidate, UpdateReport)> {
+) -> Result<(Candidate, UpdateReport, HashSet<ShardNumber>)> {
     let mut layout = manifest.layout;
     layout.preambles |= changes.totals.has_preambles;
     let writer = GenerationWriter { options: &options.build, pending, spec: *base.spec(), layout };
@@ -344,7 +374,7 @@ fn apply_to_native(
         written.shards.push(*record);
     }
     written.shards.sort_unstable_by_key(|shard| shard.number);
-    Ok((writer.complete(written)?, report))
+    Ok((writer.complete(written)?, report, read))
 }
 
 /// Sorts the pairs of a foreign base, and writes all shards.

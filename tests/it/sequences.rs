@@ -54,7 +54,13 @@ impl Draw {
             let spec = spec.with_data_encoding(encoding(self.below(3)));
             options.spec(spec.with_minishard_index_encoding(encoding(self.below(3))));
         }
-        options.allow_sparse(true).ordered(self.below(3) == 0).checks(self.below(4) != 0).threads(2).durable(false);
+        options
+            .allow_sparse(true)
+            .allow_empty(true)
+            .ordered(self.below(3) == 0)
+            .checks(self.below(4) != 0)
+            .threads(2)
+            .durable(false);
         options
     }
 }
@@ -97,7 +103,7 @@ impl Sequence {
     }
 
     fn update(&mut self) {
-        let mut updater = Updater::new(self.store(), UpdateOptions::new().durable(false)).unwrap();
+        let mut updater = Updater::new(self.store(), UpdateOptions::new().durable(false).allow_empty(true)).unwrap();
         for _ in 0..self.draw.below(80) {
             let key = self.draw.key(self.spread);
             if self.draw.below(3) == 0 {
@@ -154,7 +160,8 @@ impl Sequence {
         };
         build(&self.draw.options(), &path, &wanted);
         let (old, new) = (self.snapshot(), ShardDb::open(&path).unwrap().snapshot());
-        let mut updater = Updater::new(self.store(), UpdateOptions::new().durable(false).strict(true)).unwrap();
+        let mut updater =
+            Updater::new(self.store(), UpdateOptions::new().durable(false).allow_empty(true).strict(true)).unwrap();
         let outcome = Diff::between(&old, &new).run(|change| {
             let change = change.unwrap();
             match change.kind() {

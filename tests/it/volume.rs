@@ -269,7 +269,9 @@ fn a_key_of_several_names_and_an_empty_volume_work() {
     let generation = build(&store, options.info(&info));
     assert_eq!(directory_names(&generation), ["a", "info", "lease", "manifest.json"]);
     assert_eq!(pairs_in(&store), chunks());
-    let built = BulkLoader::options().info(&info).sharding_at(POINTER).create(&store).unwrap().finish().unwrap();
+    let mut options = BulkLoader::options();
+    options.info(&info).sharding_at(POINTER).allow_empty(true);
+    let built = options.create(&store).unwrap().finish().unwrap();
     assert_eq!((built.keys, built.shards), (0, 0));
     let empty = store.join(built.generation.to_string());
     assert!(empty.join("a/mip \u{e9}/s0").is_dir());

@@ -86,7 +86,7 @@ impl Reader for FilesReader<'_> {
 
     fn scan(&mut self, f: &mut dyn FnMut(u64) -> ControlFlow<()>) -> Result<()> {
         for key in self.directory.keys() {
-            if let Some(sum) = self.get(*key)?
+            if let Some(sum) = self.get(key)?
                 && f(sum).is_break()
             {
                 break;

@@ -3,20 +3,20 @@
 use std::num::NonZero;
 use std::path::PathBuf;
 
-use serde_json::json;
 use sharddb::write::{UpdateOptions, UpdateReport};
-use sharddb::{Published, Snapshot, Updater};
+use sharddb::{Snapshot, Updater};
 
+use crate::allow_empty::AllowEmpty;
 use crate::commands::build::LONGEST_LINE;
+use crate::commands::open_store;
 use crate::commands::stages::{Stages, reading_inputs};
-use crate::commands::{gc, open_store, write_json};
+use crate::commands::update::{After, Update};
 use crate::context::Context;
 use crate::exit::Exit;
 use crate::failure::{Failure, Result};
 use crate::input::ndjson::Bytes;
 use crate::input::patch::{self, Edit};
 use crate::input::{Input, Reading};
-use crate::number::plural;
 use crate::remote::url::local_path;
 use crate::size::{Size, parse_memory};
 
@@ -40,11 +40,11 @@ since: the key and its line are named, and nothing is applied. With --force, old
 compared, and a removed key that is absent already is only counted.
 
 Readers see the old generation or the new one. Only shards with a change are written; the others are
-hard links to the files of the old generation. With --json, the members are \"generation\", \"keys\",
-\"added\", \"replaced\", \"deleted\", \"absent\", \"written_shards\", \"linked_shards\" and \"copied_shards\".
+hard links to the files of the old generation. If nothing changes, nothing is published. With
+--json, the members are those of sharddb update.
 
-Exit codes: 0 published, 2 usage, 3 malformed or corrupt, or old pairs that do not match, 4 not
-found, no space, or another writer is at work.")]
+Exit codes: 0 published, or nothing to change, 2 usage, 3 malformed or corrupt, old pairs that do
+not match, or no key is left, 4 not found, no space, or another writer is at work.")]
 pub(crate) struct Args {
     /// The store
     #[arg(value_parser = local_path())]
@@ -65,38 +65,35 @@ pub(crate) struct Args {
     /// Number of threads. Default: one per processor
     #[arg(short = 'j', long, value_name = "N")]
     threads: Option<NonZero<usize>>,
-    /// Then remove all generations except the N newest and those that are open for reading
-    #[arg(long, value_name = "N")]
-    keep: Option<usize>,
-    /// Print one JSON object: what was published
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    allow_empty: AllowEmpty,
+    #[command(flatten)]
+    after: After,
 }
 
 impl Args {
     pub(crate) fn run(&self, context: &Context) -> Result<Exit> {
         let patch = Input::of_patch(&self.patch)?;
         open_store(&self.store)?;
-        let cleanup = context.interrupt.publishing(); // until the updater has removed its temporary files
-        let Some((published, report)) = self.apply(&patch, context)? else {
-            context.say(format_args!("found no changes in {}: nothing published", patch.name()));
-            return Ok(Exit::Done);
+        let (stages, longest_line) = (Stages::new(context), self.memory.map_or(LONGEST_LINE, |memory| memory.0 / 4));
+        let reading = Reading { longest_line, ..Reading::of_list(context) };
+        let mut update = Update::begin(&self.store, None, self.options(&stages), context)?;
+        let progress = stages.show(context.quiet, reading_inputs(&reading.progress));
+        self.read(&patch, &reading, &mut update.updater)?;
+        stages.all_read();
+        let is_once = |report: &UpdateReport| match report.overridden {
+            1.. if !self.force => Err(Failure::Refused(
+                "expected one line per key, found several: nothing was published; with --force the last line counts"
+                    .to_string(),
+            )),
+            _ => Ok(()),
         };
-        cleanup.done();
-        context.say(summary(&published, &report));
-        if self.json {
-            write_json(&to_json(&published, &report))?;
-        }
-        gc::keep(self.keep, &self.store, context)
+        update.finish_if(progress, is_once)?.conclude(self.after, 0, context)
     }
 
-    /// Applies the changes and publishes the result; `None` if there are none.
-    fn apply(&self, patch: &Input, context: &Context) -> Result<Option<(Published, UpdateReport)>> {
-        let longest_line = self.memory.map_or(LONGEST_LINE, |memory| memory.0 / 4);
-        let reading = Reading { longest_line, ..Reading::of_list(context) };
-        let stages = Stages::new(context);
+    fn options(&self, stages: &Stages) -> UpdateOptions {
         let mut options = UpdateOptions::new();
-        options.progress(&stages.build);
+        options.progress(&stages.build).allow_empty(self.allow_empty.allow_empty);
         if let Some(memory) = self.memory {
             options.memory(memory.0);
         }
@@ -106,32 +103,22 @@ impl Args {
         if let Some(directory) = &self.temp_dir {
             options.temp_dir(directory);
         }
-        let _progress = stages.show(context.quiet, reading_inputs(&reading.progress));
-        let mut updater = Updater::new(&self.store, &options)?;
-        let mut changes: u64 = 0;
-        patch::read(&mut patch.open(&reading)?, reading.longest_line, &mut |edit| {
+        options
+    }
+
+    /// Reads the changes into an update.
+    fn read(&self, patch: &Input, reading: &Reading, updater: &mut Updater) -> Result<()> {
+        patch::read(&mut patch.open(reading)?, reading.longest_line, &mut |edit| {
             reading.check_cancel()?;
             if !self.force {
                 check_old(updater.base(), &edit)?;
             }
-            changes += 1;
             match &edit.new {
                 Some(Bytes { preamble, value }) => updater.put_with_preamble(edit.key, preamble, value)?,
                 None => updater.delete(edit.key)?,
             }
             Ok(())
-        })?;
-        stages.all_read();
-        if changes == 0 {
-            return Ok(None);
-        }
-        let (candidate, report) = updater.finish_unpublished()?;
-        if report.overridden > 0 && !self.force {
-            let message =
-                "expected one line per key, found several: nothing was published; with --force the last line counts";
-            return Err(Failure::Refused(message.to_string()));
-        }
-        Ok(Some((candidate.publish()?, report)))
+        })
     }
 }
 
@@ -153,36 +140,4 @@ fn check_old(base: &Snapshot, edit: &Edit<'_>) -> Result<()> {
          compare old pairs",
         edit.key
     )))
-}
-
-fn to_json(published: &Published, report: &UpdateReport) -> serde_json::Value {
-    json!({
-        "generation": published.generation.to_string(),
-        "keys": published.keys,
-        "added": report.added,
-        "replaced": report.replaced,
-        "deleted": report.deleted,
-        "absent": report.absent,
-        "written_shards": report.written_shards,
-        "linked_shards": report.linked_shards,
-        "copied_shards": report.copied_shards,
-    })
-}
-
-fn summary(published: &Published, report: &UpdateReport) -> String {
-    let absent = match report.absent {
-        0 => String::new(),
-        absent => format!(", {absent} absent already"),
-    };
-    format!(
-        "published {}: {}; {} added, {} replaced, {} deleted{absent}; {} written, {} linked, {} copied",
-        published.generation,
-        plural(published.keys, "key"),
-        report.added,
-        report.replaced,
-        report.deleted,
-        plural(report.written_shards, "shard"),
-        report.linked_shards,
-        report.copied_shards,
-    )
 }

@@ -5,7 +5,6 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use glob::Pattern;
 use serde_json::json;
 use sharddb::{BulkLoader, Published};
 
@@ -21,7 +20,7 @@ use crate::database::Opening;
 use crate::exit::Exit;
 use crate::failure::{Failure, Result};
 use crate::histogram::grouped;
-use crate::input::{Directory, Reading};
+use crate::input::{Directory, NameOptions, Reading};
 use crate::number::{Count, plural};
 use crate::printable;
 use crate::remote::url::local_path;
@@ -29,6 +28,7 @@ use crate::scratch::Scratch;
 
 /// Measure lookups on your own data: a store, or a directory with one file per key next to a store built from it
 #[derive(Debug, clap::Args)]
+#[command(mut_args(of_bench))]
 #[command(group = clap::ArgGroup::new("data").args(["path", "input"]).required(true).multiple(true))]
 #[command(after_help = "\
 Examples:
@@ -48,9 +48,10 @@ Warm lookups find everything in memory, cold lookups nothing of the files. Befor
 values are compared byte by byte between the two; during it, their byte sums are. A lookup reads
 every byte of the value. For reliable figures, leave the machine otherwise idle.
 
-Files are read as 'sharddb build' reads them: 7, or 7.gz, which is decompressed; if there are 7 and
-7.index, the value is 7.index. The space of a store is that of one generation. DB is only read. A
-store that was built from --input is removed afterwards, also after SIGINT.
+Files are read as 'sharddb build' reads them, with the same options for their names: 7, or 7.gz,
+which is decompressed; if there are 7 and 7.index, the value is 7.index. The space of a store is
+that of one generation. DB is only read. A store that was built from --input is removed afterwards,
+also after SIGINT.
 
 With --json, the members are \"keys\", \"looked_up\", \"machine\", \"cold\" and \"table\": its \"columns\", and
 \"rows\" with \"name\", \"unit\" (ns, bytes or count) and \"values\", one per column, null if not measured.
@@ -66,9 +67,8 @@ pub(crate) struct Args {
     /// A directory with one file per key, named by the key
     #[arg(long, value_name = "DIR")]
     input: Option<PathBuf>,
-    /// Skip the files of the directory whose names match this pattern of *, ? and [...]; may be repeated
-    #[arg(long, value_name = "GLOB", requires = "input")]
-    ignore: Vec<Pattern>,
+    #[command(flatten)]
+    names: NameOptions,
     /// Where to put the store that is built from --input. Default: next to DIR, so that both are on the same disk
     #[arg(long, value_name = "DIR", requires = "input", conflicts_with = "path")]
     temp_dir: Option<PathBuf>,
@@ -81,6 +81,14 @@ pub(crate) struct Args {
     /// What to drop from memory before cold lookups
     #[arg(long, value_enum, value_name = "WHAT", default_value_t = Cold::Files)]
     cold: Cold,
+}
+
+/// Makes options of names need an input.
+fn of_bench(arg: clap::Arg) -> clap::Arg {
+    match arg.get_id().as_str() {
+        "ignore" | "suffix" | "recursive" | "name_base" => arg.requires("input"),
+        _ => arg,
+    }
 }
 
 /// A temporary store.
@@ -131,8 +139,10 @@ impl Args {
     fn open_directory(&self, path: &Path, context: &Context) -> Result<Directory> {
         context.say(format_args!("reading the names in {}", path.display()));
         let mut reading = Reading::of_list(context);
-        reading.ignore.clone_from(&self.ignore);
-        Directory::open(path, &reading)
+        reading.names.clone_from(&self.names);
+        let directory = Directory::open(path, &reading)?;
+        directory.skipped().say(context);
+        Ok(directory)
     }
 
     fn build(&self, directory: &Directory, context: &Context) -> Result<Built> {
@@ -159,7 +169,7 @@ impl Args {
     ) -> Result<(Keys, u64)> {
         let mut sample = Sample::new(usize::try_from(self.lookups).unwrap_or(usize::MAX), Random::new(1));
         match files {
-            Some(files) => files.0.keys().iter().for_each(|key| sample.offer(*key)),
+            Some(files) => files.0.keys().for_each(|key| sample.offer(key)),
             None => {
                 for key in self.opening.open(store.path)?.keys() {
                     sample.offer(key?);

@@ -8,18 +8,18 @@ use std::time::Instant;
 
 use clap::ValueEnum;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
-use glob::Pattern;
 use serde_json::json;
 use sharddb::spec::{Encoding, ValueAlignment};
 use sharddb::{BuildOptions, BulkLoader, OnDuplicate, OpenOptions, Profile, Published, ShardingSpec};
 
 use crate::allow_empty::AllowEmpty;
+use crate::commands::after::{Keep, counted};
 use crate::commands::stages::{Stages, reading_inputs};
-use crate::commands::{gc, write_json};
+use crate::commands::write_json;
 use crate::context::Context;
 use crate::exit::Exit;
 use crate::failure::{Failure, Place, Result};
-use crate::input::{self, Columns, Format, Input, Reading, Skipped};
+use crate::input::{self, Columns, Format, Input, NameOptions, Reading, Skipped};
 use crate::intake::{FirstSkeleton, Intake, Loading};
 use crate::number::plural;
 use crate::output::Sources;
@@ -41,6 +41,7 @@ Examples:
   sharddb build people --input people.jsonl --key-field id        the value is the whole line
   sharddb build skeletons --input byfile/ --kind skeletons --profile remote
   sharddb build mesh --input meshes/ --info info --kind multires-mesh --ignore '*.json'
+  sharddb build cells --input tree/ --recursive --suffix .json    tree/00/7.json is key 7
   sharddb build volume --input chunks/ --info volume.info --sharding-at /scales/0
   sharddb build s3://bucket/numbers --input numbers.ndjson        built in the temporary directory
   zcat dump.gz | sharddb build big --input - --format bin2 --memory 4GiB --temp-dir /scratch
@@ -49,7 +50,9 @@ Inputs (the format follows from the name: a directory, .ndjson or .jsonl, .csv, 
 ending in .gz and .zst are decompressed):
   dir     one file per key, named by the key: 7, or 7.gz, which is decompressed. If there are 7 and
           7.index, 7.index is the value and 7 its preamble, like mesh fragments before a manifest.
-          info, dotfiles, *.spatial, *.labels* and what --ignore names are skipped
+          --suffix .json takes 7.json (.json.gz too), --recursive 00/7, --name-base 10 0007, and
+          --name-base 16 1f or 0x1F. 7:0, a mesh manifest of igneous, is the value of key 7. Skipped
+          are its fragments 7:0:BOX, info, dotfiles, *.spatial, *.labels* and what --ignore names
   ndjson  {\"key\": 7, \"value_b64\": \"...\"}, or \"text\": \"...\", or \"value\": any JSON, which is stored as
           written, without white space; optional \"preamble_b64\". A key is a number or a string, and
           exact up to 2^64-1
@@ -76,8 +79,9 @@ With --kind, an info that Neuroglancer and CloudVolume read is written, or the m
 are checked, and each value must have the length that it states.
 
 A SIZE has a unit: 64M, 1.5GiB, 3GB. K, M, G, T and P alone are binary like KiB; KB, MB and so on
-are decimal. With --json, the members are \"generation\", \"keys\", \"duplicates_dropped\",
-\"value_bytes\", \"shards\", \"file_bytes\", \"skipped_files\" and \"seconds\".
+are decimal.
+With --json, the members are \"generation\", \"keys\", \"keys_before\" (null if there was no generation),
+\"duplicates_dropped\", \"value_bytes\", \"shards\", \"file_bytes\", \"skipped_files\" and \"seconds\".
 
 Exit codes: 0 published, 2 usage, 3 malformed or corrupt, or no pairs where the store has some,
 4 not found, no space, or another writer is at work."
@@ -136,9 +140,8 @@ pub(crate) struct Args {
     /// Write a key file: all keys sorted, for fast ranges under any hash
     #[arg(long)]
     ordered: bool,
-    /// Then remove all generations except the N newest and those that are open for reading
-    #[arg(long, value_name = "N")]
-    keep: Option<usize>,
+    #[command(flatten)]
+    keep: Keep,
     #[command(flatten)]
     allow_empty: AllowEmpty,
     /// Print one JSON object: what was published
@@ -167,9 +170,8 @@ pub(crate) struct InputOptions {
     /// For ndjson: use this member as the key and the whole line as the value; a.b is member b of the object a
     #[arg(long, value_name = "MEMBER")]
     key_field: Option<String>,
-    /// Skip the files of input directories whose names match this pattern of *, ? and [...]; may be repeated
-    #[arg(long, value_name = "GLOB")]
-    ignore: Vec<Pattern>,
+    #[command(flatten)]
+    names: NameOptions,
     /// For csv: the column of keys, by name or number from 1. Default: the one named key, or else the first
     #[arg(long, value_name = "COLUMN")]
     key_column: Option<String>,
@@ -191,16 +193,18 @@ pub(super) const LONGEST_LINE: u64 = 256 << 20;
 impl InputOptions {
     /// The inputs at these paths.
     ///
-    /// Errors: those of [`Input::resolve_all`]; `Usage` if a key field is given and an input is not ndjson, or patterns
-    /// are given and no input is a directory.
+    /// Errors: those of [`Input::resolve_all`]; `Usage` if a key field is given and an input is not ndjson, or options
+    /// of names are given and no input is a directory.
     pub(crate) fn resolve(&self, paths: &[PathBuf]) -> Result<Vec<Input>> {
         let inputs = Input::resolve_all(paths, self.format)?;
         let lines = inputs.iter().all(|input| input.format() == Format::Ndjson);
         if self.key_field.is_some() && !lines {
             return Err(Failure::usage("--key-field names a member of ndjson, found an input of another format"));
         }
-        if !self.ignore.is_empty() && inputs.iter().all(|input| input.directory().is_none()) {
-            return Err(Failure::usage("--ignore skips files of directories, found no directory among the inputs"));
+        if let Some(option) = self.names.given()
+            && inputs.iter().all(|input| input.directory().is_none())
+        {
+            return Err(Failure::usage(format!("{option} is for directories, found none among the inputs")));
         }
         let has_rows = inputs.iter().any(|input| input.format() == Format::Csv);
         if (self.key_column.is_some() || self.value_column.is_some() || self.no_header) && !has_rows {
@@ -216,12 +220,12 @@ impl InputOptions {
     /// Errors: `Usage`.
     pub(crate) fn refuse_without_inputs(&self) -> Result<()> {
         let given = [
-            ("--format", self.format.is_some()),
-            ("--key-field", self.key_field.is_some()),
-            ("--ignore", !self.ignore.is_empty()),
-            ("--memory", self.memory.is_some()),
+            self.format.map(|_| "--format"),
+            self.key_field.as_ref().map(|_| "--key-field"),
+            self.names.given(),
+            self.memory.map(|_| "--memory"),
         ];
-        given.iter().find(|(_, is_given)| *is_given).map_or(Ok(()), |(option, _)| {
+        given.into_iter().flatten().next().map_or(Ok(()), |option| {
             Err(Failure::usage(format!("{option} is for inputs and has no effect without --input: leave it out")))
         })
     }
@@ -230,7 +234,7 @@ impl InputOptions {
         Reading {
             longest_line: self.memory.map_or(LONGEST_LINE, |memory| memory.0 / 4),
             key_field: self.key_field.clone(),
-            ignore: self.ignore.clone(),
+            names: self.names.clone(),
             columns: Columns {
                 key: self.key_column.clone(),
                 value: self.value_column.clone(),
@@ -297,7 +301,7 @@ impl Args {
 
     /// Builds a store in the temporary directory, pushes it, and removes it.
     fn run_at_url(&self, remote: &RemoteStore, context: &Context) -> Result<Exit> {
-        if self.keep.is_some() {
+        if self.keep.is_given() {
             return Err(Failure::usage("--keep is for local stores: see sharddb gc --older-than"));
         }
         let may_have_keys = remote.may_have_keys()?; // before the work of building
@@ -307,7 +311,7 @@ impl Args {
         local.build("built", context)?;
         let built = OpenOptions::new().open(temporary.path())?.snapshot().key_count().unwrap_or(0);
         let (inputs, url) = (names(&self.inputs.resolve(&self.input)?), self.store.display().to_string());
-        self.allow_empty.check_replaced(built, &inputs, &url, || Ok(may_have_keys))?;
+        self.allow_empty.check(built, &inputs, &url, may_have_keys)?;
         remote.push(temporary.path(), Call { context, json: self.json })
     }
 
@@ -324,9 +328,6 @@ impl Args {
             .map_err(|failure| duplicates::explain(failure, &inputs, &self.inputs.reading(context)))?;
         cleanup.done();
 
-        if intake.pairs == 0 {
-            context.say(format_args!("found no pairs in {}", names(&inputs)));
-        }
         context.say(summary(done, &published, begun));
         if self.json {
             let mut json = to_json(&published);
@@ -338,7 +339,7 @@ impl Args {
         if let Some(suggestion) = intake.trial.and_then(|trial| trial.suggestion()) {
             context.say(suggestion);
         }
-        gc::keep(self.keep, &self.store, context)
+        self.keep.conclude(&published, &self.store, context)
     }
 
     /// Loads all pairs and publishes them.
@@ -358,7 +359,9 @@ impl Args {
             options.create(&self.store).map_err(|error| foreign::not_a_store(error.into(), &self.store))?;
         let skipped = input::read_all(inputs, &reading, &mut Loading { loader: &mut loader, intake })?;
         stages.all_read();
-        self.allow_empty.check(intake.pairs, &names(inputs), &self.store)?;
+        if intake.pairs == 0 {
+            context.say(format_args!("found no pairs in {}", names(inputs)));
+        }
         Ok((loader.finish()?, skipped))
     }
 
@@ -416,7 +419,7 @@ impl Args {
 
     fn options(&self, info: Option<&str>) -> Result<BuildOptions> {
         let mut options = BulkLoader::options();
-        options.allow_sparse(self.force);
+        options.allow_sparse(self.force).allow_empty(self.allow_empty.allow_empty);
         options.on_duplicate(self.on_duplicate.policy());
         set_resources(&mut options, self.inputs.memory, self.temp_dir.as_deref(), self.threads);
         options.checks(!self.no_checks).value_alignment(self.value_alignment).ordered(self.ordered);
@@ -494,6 +497,7 @@ pub(super) fn to_json(published: &Published) -> serde_json::Value {
     json!({
         "generation": published.generation.to_string(),
         "keys": published.keys,
+        "keys_before": published.keys_before,
         "duplicates_dropped": published.dropped,
         "value_bytes": published.value_bytes,
         "shards": published.shards,
@@ -510,7 +514,7 @@ pub(super) fn summary(done: &str, published: &Published, begun: Instant) -> Stri
     format!(
         "{done} {}: {}{dropped}, {} of values in {} of {}, in {:.1} s",
         published.generation,
-        plural(published.keys, "key"),
+        counted(published.keys, "key", published.keys_before),
         Size(published.value_bytes),
         plural(published.shards, "shard"),
         Size(published.file_bytes),

@@ -37,8 +37,8 @@ planned for the pairs that are copied, unless --sharding states one.
 Keys of --keys and --key that are absent are counted, and the first ones are named; the others are
 copied and published, and the exit code is 1.
 
-With --json, the members are \"generation\", \"keys\", \"duplicates_dropped\", \"value_bytes\", \"shards\",
-\"file_bytes\" and \"seconds\".
+With --json, the members are \"generation\", \"keys\", \"keys_before\" (null if there was no generation),
+\"duplicates_dropped\", \"value_bytes\", \"shards\", \"file_bytes\" and \"seconds\".
 
 Exit codes: 0 published, 1 published and a key was absent, 2 usage, 3 corrupt, or no pairs where OUT
 has some, 4 not found, no space, or another writer is at work.")]
@@ -90,8 +90,7 @@ impl Args {
         };
         let Copy { loader, absent, .. } = copy;
         stages.all_read();
-        let db = self.db.display().to_string();
-        let published = copied.and_then(|()| self.new.publish(loader.finish_unpublished()?, &db, &self.out));
+        let published = copied.and_then(|()| Ok(loader.finish()?));
         drop(progress);
         let published = published.map_err(|failure| suggest_salvage(failure, &self.db))?;
         cleanup.done();

@@ -6,6 +6,7 @@ use clap::Arg;
 use sharddb::write::UpdateOptions;
 use sharddb_container::Container;
 
+use crate::allow_empty::AllowEmpty;
 use crate::commands::stages::status_of;
 use crate::commands::update::{After, Update};
 use crate::context::Context;
@@ -31,7 +32,7 @@ that the store does not have is counted; if it has none of them, no generation i
 With --json, the members are those of sharddb update.
 
 Exit codes: 0 published, or no key was there, 1 a key is absent with --strict, 2 usage, 3 corrupt,
-4 not found, no space, or another writer is at work.")]
+or no key is left, 4 not found, no space, or another writer is at work.")]
 pub(crate) struct Args {
     /// The store
     #[arg(value_parser = local_path())]
@@ -41,6 +42,8 @@ pub(crate) struct Args {
     /// Publish nothing if a key is absent
     #[arg(long)]
     strict: bool,
+    #[command(flatten)]
+    allow_empty: AllowEmpty,
     #[command(flatten)]
     after: After,
 }
@@ -53,7 +56,7 @@ impl Args {
     pub(crate) fn run(&self, context: &Context) -> Result<Exit> {
         let build = context.interrupt.progress();
         let mut options = UpdateOptions::new();
-        options.strict(self.strict).progress(&build);
+        options.strict(self.strict).allow_empty(self.allow_empty.allow_empty).progress(&build);
         let mut update = Update::begin(&self.store, None, options, context)?;
         let progress = Display::start(context.quiet, move || status_of(&build));
         let keys = self.keys.resolve(|| Container::key_space(update.updater.base()))?;

@@ -30,20 +30,21 @@ Examples:
   sharddb gc numbers --keep 3                    keeps two more, for a rollback
   sharddb gc s3://bucket/numbers --older-than 7d
 
-The current generation is never removed, nor one that a process has open. A damaged generation does
-not count for --keep, and a message says so. A directory that publish --move has moved in, and that
-has not become current because the disk failed, is kept and named. If a generation cannot be
-removed, the others still are; it is named, and the exit code is 4. What is freed is the size of the
-files without another name: those that a generation shares with one that stays are not counted.
+The current generation is never removed, nor one that a process has open. A generation that was
+rolled back, or is damaged, does not count for --keep, and a message says so. A directory that
+publish --move has moved in, and that has not become current because the disk failed, is kept and
+named. If a generation cannot be removed, the others still are; it is named, and the exit code is 4.
+What is freed is the size of the files without another name: those that a generation shares with one
+that stays are not counted.
 
 At a URL, the parts of an object that a killed push was sending are no object yet, and stay: set a
 lifecycle rule for incomplete multipart uploads on S3 and Google; Azure removes them after a week.
 
-With --json, the members are \"dry_run\", \"removed\" (each with \"generation\", \"bytes\" and \"damage\",
-which is why it cannot be opened, or null), \"in_use\" (names), \"failed\" (each with \"generation\" and
-\"error\"), \"moved_in\" (each with \"generation\" and \"from\") and \"freed_bytes\". With --dry-run,
-'removed' is what would be removed. At a URL they are \"dry_run\", \"removed\" (names), \"objects\" (their
-number) and \"freed_bytes\", and the first failure ends the run.
+With --json, the members are \"dry_run\", \"removed\" (each with \"generation\", \"bytes\", \"rolled_back\"
+and \"damage\", which is why it cannot be opened, or null), \"in_use\" (names), \"failed\" (each with
+\"generation\" and \"error\"), \"moved_in\" (each with \"generation\" and \"from\") and \"freed_bytes\". With
+--dry-run, 'removed' is what would be removed. At a URL they are \"dry_run\", \"removed\" (names),
+\"objects\" (their number) and \"freed_bytes\", and the first failure ends the run.
 
 Exit codes: 0 done, 2 no store, 3 current names a generation that does not exist, 4 a generation
 could not be removed, not found, or another writer is at work.")]
@@ -51,8 +52,8 @@ pub(crate) struct Args {
     /// The store; a path or a URL
     #[arg(value_parser = path_or_url())]
     store: PathBuf,
-    /// Number of newest generations to keep. Default: 1
-    #[arg(long, value_name = "N", conflicts_with = "older_than")]
+    /// Number of newest generations to keep. The current one counts, those that were rolled back do not. Default: 1
+    #[arg(long, value_name = "N", conflicts_with = "older_than", value_parser = number_to_keep)]
     keep: Option<usize>,
     /// At a URL: remove what was replaced at least this long ago, by the clock of the server, and the objects of
     /// interrupted pushes of that age: 7d, 12h, 30m or 0s
@@ -91,6 +92,8 @@ struct Moved {
 struct Removed {
     generation: String,
     bytes: u64,
+    /// Whether it did not count among those to keep, since a rollback left it or it never became current.
+    rolled_back: bool,
     /// Why it could not be opened, so that it did not count among those to keep.
     damage: Option<String>,
 }
@@ -129,23 +132,29 @@ impl Args {
     }
 }
 
-/// Removes old generations if `keep` states how many to keep; returns the exit code.
-pub(super) fn keep(keep: Option<usize>, store: &Path, context: &Context) -> Result<Exit> {
-    match keep {
-        Some(keep) => Ok(collect(context, &Store::open(store)?, keep)?.say(context)),
-        None => Ok(Exit::Done),
+/// The parser of `--keep`.
+pub(super) fn number_to_keep(text: &str) -> std::result::Result<usize, String> {
+    match text.parse() {
+        Ok(0) => Err("the current generation is always kept and counts: expected at least 1, found 0".to_string()),
+        Ok(number) => Ok(number),
+        Err(_) => Err(format!("expected a whole number from 1, found {text}")),
     }
+}
+
+/// Removes all but the newest generations; returns the exit code.
+pub(super) fn keep(keep: usize, store: &Path, context: &Context) -> Result<Exit> {
+    Ok(collect(context, &Store::open(store)?, keep)?.say(context))
 }
 
 /// Removes all but the newest generations.
 fn collect(context: &Context, store: &Store, keep: usize) -> Result<Collected> {
     let mut writer = store.writer()?;
-    let (files, damage) = examine(store, &store.removable(keep)?)?;
+    let (files, uncounted) = examine(store, &store.removable(keep)?)?;
     let progress = context.interrupt.progress();
     let shown = Display::count(context.quiet, "remove", &progress);
     let report = writer.progress(&progress).gc(keep)?;
     drop(shown);
-    Collected::of(store, &report, &files, &damage)
+    Collected::of(store, &report, &files, &uncounted)
 }
 
 /// What [`collect`] would do now.
@@ -153,35 +162,49 @@ fn predict(store: &Store, keep: usize) -> Result<Collected> {
     let (removable, leases) = (store.removable(keep)?, Leases::read());
     let is_held = |id: &GenerationId| leases.is_held(&store.generation_path(*id)) == Some(true);
     let (in_use, removed) = removable.into_iter().partition::<Vec<_>, _>(is_held);
-    let (files, damage) = examine(store, &removed)?;
+    let (files, uncounted) = examine(store, &removed)?;
     let mut report = GcReport::default();
     (report.removed, report.in_use) = (removed, in_use);
-    Ok(Collected { dry_run: true, ..Collected::of(store, &report, &files, &damage)? })
+    Ok(Collected { dry_run: true, ..Collected::of(store, &report, &files, &uncounted)? })
 }
 
-/// Why generations of the history cannot be opened.
-type Damage = BTreeMap<GenerationId, String>;
+/// Why a generation did not count for `--keep`.
+enum Uncounted {
+    /// It is not in the history.
+    RolledBack,
+    Damaged(String),
+}
 
 /// The files of generations, and which of them did not count for `--keep`.
-fn examine(store: &Store, ids: &[GenerationId]) -> Result<(Files, Damage)> {
-    let (mut files, mut damage, history) = (Files::default(), Damage::new(), store.history()?);
+fn examine(store: &Store, ids: &[GenerationId]) -> Result<(Files, BTreeMap<GenerationId, Uncounted>)> {
+    let (mut files, mut uncounted, history) = (Files::default(), BTreeMap::new(), store.history()?);
     for id in ids {
         files.add(*id, &store.generation_path(*id));
-        if history.contains(id)
-            && let Some(error) = store.damage_of(*id).unwrap_or_else(Some)
-        {
-            damage.insert(*id, error.to_string());
+        if !history.contains(id) {
+            if store.totals(*id).is_ok() {
+                uncounted.insert(*id, Uncounted::RolledBack);
+            }
+        } else if let Some(error) = store.damage_of(*id).unwrap_or_else(Some) {
+            uncounted.insert(*id, Uncounted::Damaged(error.to_string()));
         }
     }
-    Ok((files, damage))
+    Ok((files, uncounted))
 }
 
 impl Collected {
-    fn of(store: &Store, report: &GcReport, files: &Files, damage: &Damage) -> Result<Collected> {
-        let removed = |id: &GenerationId| Removed {
-            generation: id.to_string(),
-            bytes: files.bytes_of(*id),
-            damage: damage.get(id).cloned(),
+    fn of(
+        store: &Store,
+        report: &GcReport,
+        files: &Files,
+        uncounted: &BTreeMap<GenerationId, Uncounted>,
+    ) -> Result<Collected> {
+        let removed = |id: &GenerationId| {
+            let (rolled_back, damage) = match uncounted.get(id) {
+                Some(Uncounted::RolledBack) => (true, None),
+                Some(Uncounted::Damaged(why)) => (false, Some(why.clone())),
+                None => (false, None),
+            };
+            Removed { generation: id.to_string(), bytes: files.bytes_of(*id), rolled_back, damage }
         };
         let removed = report.removed.iter().map(removed).collect();
         let failed = report.failed.iter();
@@ -200,8 +223,9 @@ impl Collected {
     /// Reports what was removed and what was not; returns the exit code.
     fn say(&self, context: &Context) -> Exit {
         let verb = if self.dry_run { "would remove" } else { "removed" };
-        for Removed { generation, bytes, damage } in &self.removed {
-            context.say(format_args!("{verb} {generation}, {}", Size(*bytes)));
+        for Removed { generation, bytes, rolled_back, damage } in &self.removed {
+            let why = if *rolled_back { ": it was rolled back, so --keep does not count it" } else { "" };
+            context.say(format_args!("{verb} {generation}, {}{why}", Size(*bytes)));
             if let Some(damage) = damage {
                 warn(format_args!(
                     "sharddb: {generation} was not counted by --keep, since it cannot be opened: {damage}"

@@ -1,6 +1,7 @@
 //! `import`: takes data that another program wrote into a store: a data set, an array or another container.
 
 use std::path::{Path, PathBuf};
+use std::time::Instant;
 
 use clap::builder::Resettable;
 use clap::{Arg, Id};
@@ -10,15 +11,15 @@ use sharddb_container::{Container, Form};
 
 use crate::allow_empty::AllowEmpty;
 use crate::chunks::get_verified;
-use crate::commands::build::{profiles, set_resources};
-use crate::commands::gc;
+use crate::commands::after::{Keep, counted};
+use crate::commands::build::{profiles, set_resources, to_json};
 use crate::commands::stages::{Stages, reading_source};
+use crate::commands::write_json;
 use crate::context::{Context, warn};
 use crate::database::{Column, Opened, Opening, headed};
 use crate::entry;
 use crate::exit::Exit;
 use crate::failure::{Failure, Place, Result};
-use crate::number::plural;
 use crate::output::Sources;
 use crate::progress::Display;
 use crate::remote::url::local_path;
@@ -51,6 +52,9 @@ The chunks of an array are stored byte for byte, and the info keeps its metadata
 restores it. Each chunk is decoded first, so a damaged one is an error. A chunk in a codec that is
 not supported is copied without this check; with --no-verify, all are.
 
+With --json, the members are \"generation\", \"keys\", \"keys_before\" (null if there was no generation),
+\"duplicates_dropped\", \"value_bytes\", \"shards\", \"file_bytes\" and \"seconds\".
+
 Exit codes: 0 published, 2 usage, 3 corrupt, or no keys where the store has some, 4 not found, no
 space, or another writer is at work.")]
 pub(crate) struct Args {
@@ -72,11 +76,13 @@ pub(crate) struct Args {
     /// Where to spill pairs that do not fit into memory. Default: the store
     #[arg(long, value_name = "DIR")]
     temp_dir: Option<PathBuf>,
-    /// Then remove all generations except the N newest and those that are open for reading
-    #[arg(long, value_name = "N")]
-    keep: Option<usize>,
+    #[command(flatten)]
+    keep: Keep,
     #[command(flatten)]
     allow_empty: AllowEmpty,
+    /// Print one JSON object: what was published
+    #[arg(long)]
+    json: bool,
     #[command(flatten)]
     column: Column,
     #[command(flatten)]
@@ -97,6 +103,7 @@ fn next_to_sharding(sharding_at: Arg) -> Arg {
 
 impl Args {
     pub(crate) fn run(&self, context: &Context) -> Result<Exit> {
+        let begun = Instant::now();
         let mut opening = self.opening.clone();
         let sharding = opening.sharding_of_new_store(&self.source)?;
         opening.refuse_without_effect(&self.source)?;
@@ -108,7 +115,7 @@ impl Args {
         let cleanup = context.interrupt.publishing();
         let is_rebuilt = sharding.is_some() || self.profile.is_some();
         let new = self.options(sharding.as_deref(), context)?;
-        match &source {
+        let published = match &source {
             Opened::Container(container) => self.copy_chunks(&**container, new, context)?,
             Opened::Sharded(snapshot) => {
                 let taken = if is_native(snapshot)? && !is_rebuilt {
@@ -121,15 +128,20 @@ impl Args {
                     taken => taken?,
                 }
             }
-        }
+        };
         cleanup.done();
-        gc::keep(self.keep, &self.store, context)
+        if self.json {
+            let mut json = to_json(&published);
+            json["seconds"] = begun.elapsed().as_secs_f64().into();
+            write_json(&json)?;
+        }
+        self.keep.conclude(&published, &self.store, context)
     }
 
     /// The options of the new store that the command line states.
     fn options(&self, sharding: Option<&str>, context: &Context) -> Result<BuildOptions> {
         let mut options = BulkLoader::options();
-        options.progress(&context.interrupt.progress());
+        options.progress(&context.interrupt.progress()).allow_empty(self.allow_empty.allow_empty);
         set_resources(&mut options, self.memory, self.temp_dir.as_deref(), None);
         if let Some(profile) = self.profile {
             options.profile(profile);
@@ -140,7 +152,7 @@ impl Args {
         Ok(options)
     }
 
-    fn copy_chunks(&self, source: &dyn Container, mut options: BuildOptions, context: &Context) -> Result<()> {
+    fn copy_chunks(&self, source: &dyn Container, mut options: BuildOptions, context: &Context) -> Result<Published> {
         options.data_encoding(Encoding::Raw);
         if let Some((member, metadata)) = source.preserved()? {
             // the null is for metadata with a member "sharding": the loader refuses an info that has only a nested one
@@ -151,7 +163,6 @@ impl Args {
         options.progress(&stages.build);
         let progress = stages.show(context.quiet, reading_source(&read));
         let mut loader = self.create(&options)?;
-        let mut chunks = 0;
         let keys = source.keys().collect::<sharddb::Result<Vec<u64>>>()?;
         read.begin_counting(Phase::Copy, Unit::Chunks, keys.len() as u64);
         for key in keys {
@@ -159,14 +170,13 @@ impl Args {
             read.add(1);
             if let Some(encoded) = self.chunk(source, key)? {
                 loader.insert(key, &encoded)?;
-                chunks += 1;
             }
         }
         stages.all_read();
-        let published = self.publish(loader, chunks)?;
+        let published = loader.finish()?;
         drop(progress);
         self.say(&published, "chunk", context);
-        Ok(())
+        Ok(published)
     }
 
     fn chunk<'a>(&self, source: &'a dyn Container, key: u64) -> sharddb::Result<Option<Value<'a>>> {
@@ -189,7 +199,7 @@ impl Args {
     }
 
     /// Publishes a copy of a generation that ShardDb wrote.
-    fn copy_files(&self, source: &Snapshot, context: &Context) -> Result<()> {
+    fn copy_files(&self, source: &Snapshot, context: &Context) -> Result<Published> {
         let without_effect = [
             (self.no_verify, "--no-verify"),
             (self.memory.is_some(), "--memory"),
@@ -208,9 +218,9 @@ impl Args {
         let progress = Display::count(context.quiet, "copy", &copied);
         let copy = writer.adopt_unpublished(source.directory())?;
         drop(progress);
-        self.allow_empty.check(copy.keys(), &self.source.display().to_string(), &self.store)?;
-        self.say(&copy.publish()?, "key", context);
-        Ok(())
+        let published = copy.allow_empty(self.allow_empty.allow_empty).publish()?;
+        self.say(&published, "key", context);
+        Ok(published)
     }
 
     /// Builds a store of the pairs of a database.
@@ -220,7 +230,7 @@ impl Args {
         mut options: BuildOptions,
         is_rebuilt: bool,
         context: &Context,
-    ) -> Result<()> {
+    ) -> Result<Published> {
         tell_about_info(source, context);
         options.like(source)?;
         if is_rebuilt {
@@ -233,7 +243,6 @@ impl Args {
         options.progress(&stages.build);
         let progress = stages.show(context.quiet, reading_source(&read));
         let mut loader = self.create(&options)?;
-        let mut keys = 0;
         for shard in source.shards() {
             for entry in shard?.iter() {
                 context.check_cancel()?;
@@ -243,27 +252,22 @@ impl Args {
                 }
                 loader.insert_with_preamble(entry.key(), &entry.preamble()?, &entry.value()?)?;
                 read.add(1);
-                keys += 1;
             }
         }
         stages.all_read();
-        let published = self.publish(loader, keys)?;
+        let published = loader.finish()?;
         drop(progress);
         self.say(&published, "key", context);
-        Ok(())
+        Ok(published)
     }
 
     fn create(&self, options: &BuildOptions) -> Result<BulkLoader> {
         options.create(&self.store).map_err(|error| foreign::not_a_store(error.into(), &self.store))
     }
 
-    fn publish(&self, loader: BulkLoader, pairs: u64) -> Result<Published> {
-        self.allow_empty.check(pairs, &self.source.display().to_string(), &self.store)?;
-        Ok(loader.finish()?)
-    }
-
     fn say(&self, published: &Published, what: &str, context: &Context) {
-        let (keys, store, generation) = (plural(published.keys, what), self.store.display(), published.generation);
+        let keys = counted(published.keys, what, published.keys_before);
+        let (store, generation) = (self.store.display(), published.generation);
         context.say(format_args!("{keys} in {store}, {generation}"));
     }
 }

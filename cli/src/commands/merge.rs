@@ -36,8 +36,8 @@ Without --sharding a specification is planned for all pairs. Inputs that ShardDb
 hash, the preshift and at least the bits of the new specification are merged as they are read;
 others are sorted first, within --memory. Values are decoded only if their encoding changes.
 
-With --json, the members are \"generation\", \"keys\", \"duplicates_dropped\", \"value_bytes\", \"shards\",
-\"file_bytes\" and \"seconds\".
+With --json, the members are \"generation\", \"keys\", \"keys_before\" (null if there was no generation),
+\"duplicates_dropped\", \"value_bytes\", \"shards\", \"file_bytes\" and \"seconds\".
 
 Exit codes: 0 published, 2 usage, 3 corrupt, a key in several inputs, or no keys where OUT has some,
 4 not found, no space, or another writer is at work.")]
@@ -70,8 +70,7 @@ impl Args {
         options.on_duplicate(self.on_duplicate.policy());
         self.keep_info(&sources, &mut options, context)?;
         let cleanup = context.interrupt.publishing();
-        let names: Vec<_> = self.inputs.iter().map(|input| input.display().to_string()).collect();
-        let merged = self.new.merge(&self.out, options, &sources, &names.join(", "), context);
+        let merged = self.new.merge(&self.out, options, &sources, context);
         let published = merged.map_err(|failure| self.explain(failure, &sources))?;
         cleanup.done();
         drop(sources); // so that --keep can remove the generation of an input

@@ -1,5 +1,6 @@
 //! The subcommands. Each has one file with its arguments and its code.
 
+mod after;
 mod apply;
 mod bench;
 mod build;

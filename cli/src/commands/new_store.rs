@@ -4,15 +4,15 @@ use std::num::NonZero;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use sharddb::write::Candidate;
 use sharddb::{BuildOptions, BulkLoader, Profile, Published, Snapshot, Store};
 use sharddb::{Phase, Progress};
 
 use crate::allow_empty::AllowEmpty;
+use crate::commands::after::Keep;
 use crate::commands::build::{Encoded, profiles, set_resources, summary, to_json, with_encodings};
 use crate::commands::import::is_damage;
 use crate::commands::stages::status_of;
-use crate::commands::{gc, write_json};
+use crate::commands::write_json;
 use crate::context::Context;
 use crate::database::SourceOpening;
 use crate::entry;
@@ -53,9 +53,8 @@ pub(super) struct NewStore {
     /// Number of threads. Default: one per processor
     #[arg(short = 'j', long, value_name = "N")]
     threads: Option<NonZero<usize>>,
-    /// Then remove all generations except the N newest and those that are open for reading
-    #[arg(long, value_name = "N")]
-    keep: Option<usize>,
+    #[command(flatten)]
+    keep: Keep,
     #[command(flatten)]
     pub(super) allow_empty: AllowEmpty,
     /// Print one JSON object: what was published
@@ -79,7 +78,7 @@ impl NewStore {
     /// Errors: those of reading a specification.
     pub(super) fn options(&self, context: &Context) -> Result<BuildOptions> {
         let mut options = BulkLoader::options();
-        options.progress(&context.interrupt.progress()).ordered(self.ordered);
+        options.progress(&context.interrupt.progress()).ordered(self.ordered).allow_empty(self.allow_empty.allow_empty);
         set_resources(&mut options, self.memory, self.temp_dir.as_deref(), self.threads);
         if let Some(profile) = self.profile {
             options.profile(profile);
@@ -104,13 +103,12 @@ impl NewStore {
         options.spec(with_encodings(spec, self.data_encoding, self.index_encoding));
     }
 
-    /// Makes a generation of the pairs of databases and publishes it. `names` are the databases in a message.
+    /// Makes a generation of the pairs of databases and publishes it.
     pub(super) fn merge(
         &self,
         out: &Path,
         mut options: BuildOptions,
         sources: &[Snapshot],
-        names: &str,
         context: &Context,
     ) -> Result<Published> {
         let build = context.interrupt.progress();
@@ -118,15 +116,9 @@ impl NewStore {
         let bytes = sources.iter().filter_map(|source| source.stats().file_bytes).sum();
         let progress = Display::start(context.quiet, move || status_of_merge(&build, bytes));
         let candidate = options.merge(out, sources).map_err(|error| foreign::not_a_store(error.into(), out))?;
-        let published = self.publish(candidate, names, out)?;
+        let published = candidate.publish()?;
         drop(progress);
         Ok(published)
-    }
-
-    /// Publishes a candidate, unless it is empty and must not be.
-    pub(super) fn publish(&self, candidate: Candidate, names: &str, out: &Path) -> Result<Published> {
-        self.allow_empty.check(candidate.keys(), names, out)?;
-        Ok(candidate.publish()?)
     }
 
     /// Reports what was published, and removes old generations if the command line says so.
@@ -143,7 +135,7 @@ impl NewStore {
             json["seconds"] = begun.elapsed().as_secs_f64().into();
             write_json(&json)?;
         }
-        gc::keep(self.keep, out, context)
+        self.keep.conclude(published, out, context)
     }
 }
 

@@ -6,6 +6,7 @@ use std::path::{PathBuf, absolute};
 use serde_json::json;
 use sharddb::Store;
 
+use crate::commands::after::{counted, warn_if_few};
 use crate::commands::write_json;
 use crate::context::Context;
 use crate::entry;
@@ -30,7 +31,8 @@ unchanged. If the disk fails right after --move has moved the directory, it is a
 not current; a message says so, and neither gc nor discard removes it.
 
 Data that another program wrote, or a whole store, is taken by sharddb import.
-With --json, the members are \"generation\", \"keys\", \"value_bytes\" and \"shards\".
+With --json, the members are \"generation\", \"keys\", \"keys_before\" (null if there was no generation),
+\"value_bytes\" and \"shards\".
 
 Exit codes: 0 published, 2 no generation that ShardDb wrote, 3 corrupt, 4 not found, no space, or
 another writer is at work.")]
@@ -57,22 +59,25 @@ impl Args {
         let cleanup = context.interrupt.publishing();
         let store = Store::create(&self.store).map_err(|error| foreign::not_a_store(error.into(), &self.store))?;
         let mut writer = store.writer()?;
+        let before = store.current()?.and_then(|current| store.totals(current).ok()).map(|totals| totals.keys);
         let read = context.interrupt.progress();
         writer.progress(&read);
         let progress = Display::count(context.quiet, if self.moving { "check" } else { "copy" }, &read);
         let id = if self.moving { writer.adopt_by_moving(&self.from) } else { writer.adopt(&self.from) }?;
         cleanup.done();
         drop(progress);
+        let totals = store.totals(id)?;
         if self.json {
-            let totals = store.totals(id)?;
             write_json(&json!({
                 "generation": id.to_string(),
                 "keys": totals.keys,
+                "keys_before": before,
                 "value_bytes": totals.value_bytes,
                 "shards": totals.shards,
             }))?;
         }
-        context.say(format_args!("published {id}"));
+        context.say(format_args!("published {id}: {}", counted(totals.keys, "key", before)));
+        warn_if_few(totals.keys, before, Some(&self.store));
         Ok(Exit::Done)
     }
 

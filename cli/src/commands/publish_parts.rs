@@ -7,7 +7,7 @@ use std::time::Instant;
 use sharddb::cluster::{PartReceipt, SpillSet, job_directory};
 use sharddb::{BuildOptions, BulkLoader, Store};
 
-use crate::allow_empty::{AllowEmpty, has_keys};
+use crate::allow_empty::AllowEmpty;
 use crate::commands::build::{set_resources, summary, to_json};
 use crate::commands::stages::status_of;
 use crate::commands::write_json;
@@ -38,8 +38,9 @@ killed and a rollback without a number left its generation, the exit code is 5, 
 become current again. A job that runs again from sharddb spill on has other receipts, and its
 generation becomes current. After sharddb clean-parts the command fails.
 
-With --json, the members are \"generation\", \"current\", \"keys\", \"duplicates_dropped\",
-\"value_bytes\", \"shards\" and \"file_bytes\". See sharddb spill --help for all steps.
+With --json, the members are \"generation\", \"current\", \"keys\", \"keys_before\" (null if there was no
+generation), \"duplicates_dropped\", \"value_bytes\", \"shards\" and \"file_bytes\". See sharddb spill
+--help for all steps.
 
 Exit codes: 0 published, 2 usage, or receipts that are incomplete or do not belong together, 3
 malformed, corrupt or without a pair, 4 a lost file, no space, or another writer is at work, 5 the
@@ -97,8 +98,10 @@ impl Args {
         }
         let (spills, parts) = (receipts::read(&self.spills)?, receipts::read(&self.parts)?);
         let keys = parts.iter().map(PartReceipt::keys).fold(0, u64::saturating_add);
-        let has_keys = || remote.as_ref().map_or_else(|| has_keys(&self.store), RemoteStore::may_have_keys);
-        self.allow_empty.check_replaced(keys, "the parts", &self.store.display().to_string(), has_keys)?;
+        if let Some(remote) = &remote {
+            let may_have_keys = remote.may_have_keys()?;
+            self.allow_empty.check(keys, "the parts", &self.store.display().to_string(), may_have_keys)?;
+        }
         let mut options = self.options()?;
         let build = context.interrupt.progress();
         options.progress(&build);
@@ -129,7 +132,7 @@ impl Args {
 
     fn options(&self) -> Result<BuildOptions> {
         let mut options = BulkLoader::options();
-        options.ordered(self.ordered);
+        options.ordered(self.ordered).allow_empty(self.allow_empty.allow_empty);
         set_resources(&mut options, self.memory, self.temp_dir.as_deref(), None);
         if let Some(path) = &self.info {
             options.info(fs::read_to_string(path).map_err(|error| Failure::io("read", path, error))?);

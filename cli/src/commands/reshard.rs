@@ -27,8 +27,8 @@ and --max-shard-bytes the specification stays too, with the encodings that are s
 If only bits of the specification become fewer, pairs are merged as they are read; otherwise they
 are sorted, within --memory. Values are decoded only if their encoding changes.
 
-With --json, the members are \"generation\", \"keys\", \"duplicates_dropped\", \"value_bytes\", \"shards\",
-\"file_bytes\" and \"seconds\".
+With --json, the members are \"generation\", \"keys\", \"keys_before\" (null if there was no generation),
+\"duplicates_dropped\", \"value_bytes\", \"shards\", \"file_bytes\" and \"seconds\".
 
 Exit codes: 0 published, 2 usage, 3 corrupt, or no keys where OUT has some, 4 not found, no space,
 or another writer is at work.")]
@@ -64,7 +64,7 @@ impl Args {
         }
         let cleanup = context.interrupt.publishing();
         let sources = [source];
-        let merged = self.new.merge(&self.out, options, &sources, &self.db.display().to_string(), context);
+        let merged = self.new.merge(&self.out, options, &sources, context);
         let published = merged.map_err(|failure| suggest_salvage(failure, &self.db))?;
         cleanup.done();
         drop(sources); // so that --keep can remove its generation

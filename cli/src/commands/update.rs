@@ -7,13 +7,15 @@ use std::time::Instant;
 use clap::{Arg, ArgGroup};
 use serde_json::json;
 use sharddb::write::{UpdateOptions, UpdateReport};
-use sharddb::{ErrorKind, Snapshot, Updater};
+use sharddb::{ErrorKind, Published, Snapshot, Updater};
 
+use crate::allow_empty::AllowEmpty;
+use crate::commands::after::Keep;
 use crate::commands::build::{InputOptions, names};
 use crate::commands::export::read_keys;
 use crate::commands::new_store::{refuse_inside, suggest_salvage};
 use crate::commands::stages::{Stages, reading_inputs};
-use crate::commands::{gc, get_many, write_json};
+use crate::commands::{get_many, write_json};
 use crate::context::Context;
 use crate::database::SourceOpening;
 use crate::exit::Exit;
@@ -53,15 +55,16 @@ the file system does not link them, and of a --base outside of the store whose f
 to: a generation is no backup of another. build --max-shard-bytes makes smaller shards, whose
 updates write less. Readers see the old generation or the new one.
 
-If nothing changes, since the inputs have no pairs and no key to delete is there, no generation is
-published. With --base the result is always published.
+If nothing changes, since the store has all pairs of the inputs and no key to delete, no generation
+is published. With --base the result is always published.
 
-With --json, the members are \"published\" (true or false), \"generation\" (the current one), \"keys\",
-\"added\", \"replaced\", \"deleted\", \"absent\", \"overridden\" (changes that a later one made void),
+With --json, the members are \"published\" (the new generation, or null if nothing changed),
+\"generation\" (the current one), \"keys\", \"keys_before\" (null if there was no generation), \"added\",
+\"replaced\", \"deleted\", \"absent\", \"overridden\" (changes that a later one made void),
 \"shards_written\", \"bytes_written\", \"shards_linked\", \"shards_copied\", \"skipped_files\" and \"seconds\".
 
 Exit codes: 0 published, or nothing to change, 1 a key of --delete is absent with --strict, 2 usage,
-3 malformed or corrupt, 4 not found, no space, or another writer is at work."
+3 malformed or corrupt, or no key is left, 4 not found, no space, or another writer is at work."
 )]
 pub(crate) struct Args {
     /// The store; with --base, created if there is none
@@ -91,15 +94,16 @@ pub(crate) struct Args {
     #[arg(short = 'j', long, value_name = "N")]
     threads: Option<NonZero<usize>>,
     #[command(flatten)]
+    allow_empty: AllowEmpty,
+    #[command(flatten)]
     after: After,
 }
 
 /// What an update does after it has published.
 #[derive(Clone, Copy, Debug, clap::Args)]
 pub(super) struct After {
-    /// Then remove all generations except the N newest and those that are open for reading
-    #[arg(long, value_name = "N")]
-    keep: Option<usize>,
+    #[command(flatten)]
+    keep: Keep,
     /// Print one JSON object: what was published
     #[arg(long)]
     json: bool,
@@ -141,7 +145,7 @@ impl Args {
         }
         stages.all_read();
         let done = update.finish(progress)?;
-        if !done.is_published && done.report.overridden == 0 && !inputs.is_empty() {
+        if !done.has_changes() && !inputs.is_empty() {
             context.say(format_args!("found no pairs in {}", names(&inputs)));
         }
         skipped.say(context);
@@ -157,7 +161,7 @@ impl Args {
 
     fn options(&self) -> UpdateOptions {
         let mut options = UpdateOptions::new();
-        options.strict(self.strict);
+        options.strict(self.strict).allow_empty(self.allow_empty.allow_empty);
         if let Some(Size(bytes)) = self.inputs.memory {
             options.memory(bytes);
         }
@@ -186,10 +190,7 @@ pub(super) struct Update<'a> {
 pub(super) struct Updated<'a> {
     store: &'a Path,
     begun: Instant,
-    is_published: bool,
-    /// The generation that is current.
-    generation: String,
-    keys: u64,
+    published: Published,
     report: UpdateReport,
 }
 
@@ -218,38 +219,54 @@ impl<'a> Update<'a> {
         Ok(keys.iter().try_for_each(|key| self.updater.delete(*key))?)
     }
 
-    /// Applies the changes and publishes the result, unless nothing changed and the base is the current generation.
+    /// Applies the changes and publishes the result, unless nothing changed.
     ///
     /// Errors: `Absent` for an absent key to delete if the update is strict; `Unsound`; those of the library.
     pub(super) fn finish(self, progress: Display) -> Result<Updated<'a>> {
+        self.finish_if(progress, |_| Ok(()))
+    }
+
+    /// Like [`finish`](Self::finish), unless `check` returns an error.
+    pub(super) fn finish_if(
+        self,
+        progress: Display,
+        check: impl FnOnce(&UpdateReport) -> Result<()>,
+    ) -> Result<Updated<'a>> {
         let Update { store, base, begun, cleanup, updater } = self;
-        let current = updater.base().generation();
         let applied = updater.finish_unpublished().map_err(|error| explain(error, base.unwrap_or(store)));
         let (candidate, report) = applied?;
-        let keys = candidate.keys();
-        let is_published = base.is_some() || report.added + report.replaced + report.deleted > 0;
-        let generation = if is_published { Some(candidate.publish()?.generation) } else { current };
+        check(&report)?;
+        let published = candidate.publish()?;
         cleanup.done();
         drop(progress);
-        let generation = generation.map_or_else(String::new, |generation| generation.to_string());
-        Ok(Updated { store, begun, is_published, generation, keys, report })
+        Ok(Updated { store, begun, published, report })
     }
 }
 
 impl Updated<'_> {
     /// Reports what changed, and removes old generations if the command line says so.
     pub(super) fn conclude(&self, after: After, skipped_files: u64, context: &Context) -> Result<Exit> {
-        let (store, generation) = (self.store.display(), &self.generation);
-        if self.is_published {
+        let Published { generation, is_new, .. } = self.published;
+        if is_new {
             context.say(self.changes());
             context.say(self.files());
         } else {
-            context.say(format_args!("nothing changed, {store} stays at {generation}{}", self.absent()))
+            context.say(format_args!(
+                "nothing changed, {} stays at {generation}{}",
+                self.store.display(),
+                self.absent()
+            ))
         }
         if after.json {
             write_json(&self.to_json(skipped_files))?;
         }
-        gc::keep(after.keep, self.store, context)
+        after.keep.collect(is_new, self.store, context)
+    }
+
+    /// Whether there were any changes, with an effect or not.
+    fn has_changes(&self) -> bool {
+        let UpdateReport { added, replaced, deleted, absent, overridden, .. } = self.report;
+        added + replaced + deleted + absent + overridden > 0
     }
 
     fn changes(&self) -> String {
@@ -261,8 +278,8 @@ impl Updated<'_> {
         };
         format!(
             "published {}: {}, {added} added, {replaced} replaced, {deleted} deleted{}{overridden}",
-            self.generation,
-            plural(self.keys, "key"),
+            self.published.generation,
+            plural(self.published.keys, "key"),
             self.absent(),
         )
     }
@@ -292,11 +309,13 @@ impl Updated<'_> {
     }
 
     fn to_json(&self, skipped_files: u64) -> serde_json::Value {
-        let written = |of: fn(&UpdateReport) -> u64| if self.is_published { of(&self.report) } else { 0 };
+        let Published { generation, is_new, keys, keys_before, .. } = self.published;
+        let written = |of: fn(&UpdateReport) -> u64| if is_new { of(&self.report) } else { 0 };
         json!({
-            "published": self.is_published,
-            "generation": self.generation,
-            "keys": self.keys,
+            "published": is_new.then(|| generation.to_string()),
+            "generation": generation.to_string(),
+            "keys": keys,
+            "keys_before": keys_before,
             "added": self.report.added,
             "replaced": self.report.replaced,
             "deleted": self.report.deleted,

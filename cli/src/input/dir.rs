@@ -1,38 +1,40 @@
-//! `dir`: one file per key, named by the key in canonical decimal.
+//! `dir`: one file per key, named by the key.
 //!
 //! ```text
 //! 7                 the value of key 7
 //! 7.gz              the value of key 7, compressed
 //! 7 + 7.index       preamble (mesh fragments) in 7, and value (their manifest) in 7.index
-//! info, .*, *.spatial, *.labels*, what --ignore names    no pairs: skipped and counted
+//! 7:0               the value of key 7: the manifest of a mesh as igneous names it. 7:0:BOX, a fragment, is skipped
+//! info, .*, *.spatial, *.labels, what --ignore names    no pairs: skipped and counted
 //! ```
 //!
-//! Names take 8 bytes of memory per file. Keys are read in ascending order, so the order does not depend on the file
-//! system.
+//! [`NameOptions`](crate::input::NameOptions) add a suffix, subdirectories and other bases. Keys are read in ascending
+//! order, so the order does not depend on the file system.
 
-use std::fs::{self, DirEntry, File};
+use std::ffi::OsStr;
+use std::fs::File;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
 use flate2::read::MultiGzDecoder;
-use sharddb::internal::key;
 
 use crate::failure::{Failure, Place, Result};
 use crate::input::exact::{Exact, Outcome};
+use crate::input::tree::Tree;
 use crate::input::{Reading, SMALL, Sink, Skipped};
 
 /// A directory whose file names have been listed.
 pub(crate) struct Directory {
     path: PathBuf,
-    names: Names,
+    tree: Tree,
 }
 
 impl Directory {
     /// Lists the names. O(n log n) for n files.
     ///
-    /// Errors: `Malformed` for a name that is not allowed; `Io`.
+    /// Errors: `Malformed` for a name that is not allowed, or if all are skipped; `Io`.
     pub(crate) fn open(path: &Path, reading: &Reading) -> Result<Directory> {
-        Ok(Directory { path: path.to_path_buf(), names: Names::list(path, reading)? })
+        Ok(Directory { path: path.to_path_buf(), tree: Tree::list(path, reading)? })
     }
 
     pub(crate) fn path(&self) -> &Path {
@@ -40,30 +42,30 @@ impl Directory {
     }
 
     /// All keys, ascending.
-    pub(crate) fn keys(&self) -> &[u64] {
-        &self.names.keys
+    pub(crate) fn keys(&self) -> impl ExactSizeIterator<Item = u64> {
+        self.tree.keys()
+    }
+
+    /// The files without a pair.
+    pub(crate) fn skipped(&self) -> &Skipped {
+        self.tree.skipped()
     }
 
     /// Passes the pairs to `sink`, in ascending order of keys.
-    pub(crate) fn read(&self, reading: &Reading, sink: &mut dyn Sink) -> Result<Skipped> {
-        reading.progress.add_total(Some(self.names.keys.len() as u64));
-        for &key in &self.names.keys {
+    pub(crate) fn read(&self, reading: &Reading, sink: &mut dyn Sink) -> Result<()> {
+        reading.progress.add_total(Some(self.keys().len() as u64));
+        for key in self.keys() {
             reading.check_cancel()?;
-            let bytes = read_pair(&self.path, key, &self.names, sink)?;
+            let bytes = read_pair(&self.tree, key, sink)?;
             reading.progress.add_done(1, bytes);
         }
-        Ok(self.names.skipped.clone())
+        Ok(())
     }
 
     /// The path of the file with the value of a key. It may not exist.
     pub(crate) fn value_path(&self, key: u64) -> PathBuf {
-        if self.names.index.binary_search(&key).is_ok() {
-            return self.path.join(format!("{key}.index"));
-        }
-        match self.names.gzip.binary_search(&key) {
-            Ok(_) => self.path.join(format!("{key}.gz")),
-            Err(_) => self.path.join(key.to_string()),
-        }
+        let found = self.tree.derived(key).or_else(|| self.tree.index(key)).or_else(|| self.tree.file(key));
+        found.unwrap_or_else(|| self.path.join(format!(".{key}"))) // hidden: not the file of another key
     }
 
     /// Replaces the content of `value` with the decompressed value of a key; returns whether its file exists.
@@ -75,7 +77,7 @@ impl Directory {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
             Err(error) => return Err(Failure::io("open", &path, error)),
         };
-        if path.extension().is_some_and(|extension| extension == "gz") {
+        if is_gzip(&path) {
             MultiGzDecoder::new(file).read_to_end(value).map_err(|error| unreadable(&path, error))?
         } else {
             file.read_to_end(value).map_err(|error| Failure::io("read", &path, error))?
@@ -84,116 +86,17 @@ impl Directory {
     }
 }
 
-/// What a file is, by its name.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Name {
-    Plain(u64),
-    Gzip(u64),
-    Index(u64),
-    Skipped,
-}
-
-impl Name {
-    /// Parses a file name; `None` if the name is not allowed in such a directory.
-    fn parse(name: &str) -> Option<Name> {
-        if name == "info" || name.starts_with('.') || name.ends_with(".spatial") || name.contains(".labels") {
-            return Some(Name::Skipped);
-        }
-        if let Some(stem) = name.strip_suffix(".gz") {
-            return key::canonical(stem).map(Name::Gzip);
-        }
-        if let Some(stem) = name.strip_suffix(".index") {
-            return key::canonical(stem).map(Name::Index);
-        }
-        key::canonical(name).map(Name::Plain)
-    }
-}
-
-/// The files of a directory by kind. Each list is ascending.
-#[derive(Debug, Default)]
-struct Names {
-    /// Keys with a file `7` or `7.gz`.
-    keys: Vec<u64>,
-    /// Keys of the files `7.gz`; a subset of `keys`.
-    gzip: Vec<u64>,
-    /// Keys with a file `7.index`; a subset of `keys`.
-    index: Vec<u64>,
-    skipped: Skipped,
-}
-
-impl Names {
-    fn list(path: &Path, reading: &Reading) -> Result<Names> {
-        let failure = |error| Failure::io("list", path, error);
-        let mut names = Names::default();
-        for entry in fs::read_dir(path).map_err(failure)? {
-            reading.check_cancel()?;
-            names.add(&entry.map_err(failure)?, reading)?;
-        }
-        names.sort_and_check(path)?;
-        Ok(names)
-    }
-
-    fn add(&mut self, entry: &DirEntry, reading: &Reading) -> Result<()> {
-        let name = entry.file_name();
-        if reading.ignores(&name.to_string_lossy()) {
-            self.skipped.add(&entry.path());
-            return Ok(());
-        }
-        let Some(name) = name.to_str().and_then(Name::parse) else {
-            let message = "expected a file named by its key (7, 7.gz or 7.index, in canonical decimal), found another \
-                           name: --ignore GLOB skips files";
-            return Err(malformed(&entry.path(), message));
-        };
-        if name != Name::Skipped && !is_file(entry)? {
-            return Err(malformed(&entry.path(), "expected a regular file, found another kind of file"));
-        }
-        match name {
-            Name::Plain(key) => self.keys.push(key),
-            Name::Gzip(key) => {
-                self.keys.push(key);
-                self.gzip.push(key);
-            }
-            Name::Index(key) => self.index.push(key),
-            Name::Skipped => self.skipped.add(&entry.path()),
-        }
-        Ok(())
-    }
-
-    fn sort_and_check(&mut self, path: &Path) -> Result<()> {
-        for list in [&mut self.keys, &mut self.gzip, &mut self.index] {
-            list.sort_unstable();
-        }
-        let twice = |pair: &[u64]| matches!(pair, [a, b] if a == b);
-        if let Some([key, ..]) = self.keys.windows(2).find(|pair| twice(pair)) {
-            return Err(malformed(path, &format!("expected one of {key} and {key}.gz, found both")));
-        }
-        if let Some(key) = self.index.iter().find(|key| self.keys.binary_search(key).is_err()) {
-            return Err(malformed(path, &format!("expected the file {key} beside {key}.index, found none")));
-        }
-        Ok(())
-    }
-}
-
-/// Whether an entry is a regular file or a link to one. Needs no system call unless it is a link.
-fn is_file(entry: &DirEntry) -> Result<bool> {
-    let path = entry.path();
-    let failure = |error| Failure::io("open", &path, error);
-    let file_type = entry.file_type().map_err(failure)?;
-    if file_type.is_symlink() {
-        return Ok(fs::metadata(&path).map_err(failure)?.is_file());
-    }
-    Ok(file_type.is_file())
+fn is_gzip(path: &Path) -> bool {
+    path.extension() == Some(OsStr::new("gz"))
 }
 
 /// Passes the pair of a key to `sink`; returns the number of its bytes.
-fn read_pair(dir: &Path, key: u64, names: &Names, sink: &mut dyn Sink) -> Result<u64> {
-    let piece = match names.gzip.binary_search(&key) {
-        Ok(_) => Piece::gzip(dir.join(format!("{key}.gz")))?,
-        Err(_) => Piece::plain(dir.join(key.to_string()))?,
-    };
-    match names.index.binary_search(&key) {
-        Ok(_) => insert(key, piece, Piece::plain(dir.join(format!("{key}.index")))?, sink),
-        Err(_) => insert(key, Piece::default(), piece, sink),
+fn read_pair(tree: &Tree, key: u64, sink: &mut dyn Sink) -> Result<u64> {
+    let path = tree.file(key).ok_or_else(|| Failure::Internal(format!("expected a file of key {key}, found none")))?;
+    let piece = if is_gzip(&path) { Piece::gzip(path)? } else { Piece::plain(path)? };
+    match tree.index(key) {
+        Some(index) => insert(key, piece, Piece::plain(index)?, sink),
+        None => insert(key, Piece::default(), piece, sink),
     }
 }
 
@@ -312,16 +215,20 @@ fn malformed(path: &Path, message: &str) -> Failure {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
     use std::io::Write;
 
     use flate2::Compression;
     use flate2::write::GzEncoder;
 
     use super::*;
+    use crate::input::NameOptions;
     use crate::input::testing::{Pair, Pairs, pair};
 
     fn read(path: &Path, reading: &Reading, sink: &mut dyn Sink) -> Result<Skipped> {
-        Directory::open(path, reading)?.read(reading, sink)
+        let directory = Directory::open(path, reading)?;
+        directory.read(reading, sink)?;
+        Ok(directory.skipped().clone())
     }
 
     fn gzip(bytes: &[u8]) -> Vec<u8> {
@@ -386,90 +293,31 @@ mod tests {
             assert_eq!(value, expected, "{key}");
         }
         assert!(!directory.read_value(7, &mut value).unwrap());
-        assert_eq!((directory.keys(), value.as_slice()), (&[2, 5, 9][..], &b""[..]));
+        assert_eq!((directory.keys().collect::<Vec<_>>(), value.as_slice()), (vec![2, 5, 9], &b""[..]));
+    }
+
+    #[test]
+    fn reads_values_whose_names_are_not_their_keys() {
+        let names = ["0010", "0xAb", "000C.gz", "000d", "000d.index", "f"];
+        let gzip = gzip(b"000C.gz");
+        let files = names.map(|name| (name, if name.ends_with("gz") { &gzip[..] } else { name.as_bytes() }));
+        let (dir, mut reading) = (dir_of(&files), Reading::for_tests());
+        reading.names =
+            NameOptions { name_base: Some(crate::input::names::NameBase::Sixteen), ..NameOptions::default() };
+        let directory = Directory::open(dir.path(), &reading).unwrap();
+        let mut value = Vec::new();
+        for (key, expected) in [(12, "000C.gz"), (13, "000d.index"), (15, "f"), (16, "0010"), (171, "0xAb")] {
+            assert!(directory.read_value(key, &mut value).unwrap(), "{key}");
+            assert_eq!(String::from_utf8_lossy(&value), expected, "{key}");
+        }
+        for absent in [0, 10, 14, 17, 0xa0, u64::MAX] {
+            assert!(!directory.read_value(absent, &mut value).unwrap(), "{absent}");
+        }
     }
 
     #[test]
     fn an_empty_directory_is_an_empty_input() {
         assert_eq!(read_all(&dir_of(&[])).unwrap(), (vec![], Skipped::default()));
-    }
-
-    #[test]
-    fn skips_and_counts_what_holds_no_pair() {
-        let dir = dir_of(&[
-            ("info", b"{}"),
-            (".hidden", b""),
-            ("0-64_0-64_0-64.spatial", b""),
-            ("0-64_0-64_0-64.labels", b""),
-            ("0-64_0-64_0-64.labels.sf", b""),
-            ("1", b"x"),
-        ]);
-        fs::create_dir(dir.path().join(".git")).unwrap();
-        let (pairs, skipped) = read_all(&dir).unwrap();
-        assert_eq!((pairs, skipped.files()), (vec![pair(1, b"", b"x")], 6));
-    }
-
-    #[test]
-    fn refuses_other_names() {
-        for name in [
-            "007",
-            "+7",
-            "7.0",
-            "0x7",
-            "a",
-            "7.txt",
-            "7.index.gz",
-            "007.gz",
-            "x.index",
-            "18446744073709551616",
-            "info.gz",
-            "7:0",
-            "é",
-        ] {
-            let message = message(&dir_of(&[(name, b"")]));
-            assert!(
-                message.contains("found another name") && message.contains(&format!("/{name})")),
-                "{name}: {message}"
-            );
-        }
-    }
-
-    #[cfg(target_os = "linux")]
-    #[test]
-    fn refuses_names_that_are_no_text() {
-        use std::os::unix::ffi::OsStrExt;
-        let dir = dir_of(&[]);
-        fs::write(dir.path().join(std::ffi::OsStr::from_bytes(b"7\xff")), b"").unwrap();
-        assert!(message(&dir).contains("found another name"));
-    }
-
-    #[test]
-    fn refuses_what_is_no_file() {
-        let dir = dir_of(&[]);
-        fs::create_dir(dir.path().join("7")).unwrap();
-        assert!(message(&dir).contains("expected a regular file"));
-    }
-
-    #[cfg(unix)]
-    #[test]
-    fn follows_links_to_files_only() {
-        let dir = dir_of(&[("1", b"x")]);
-        std::os::unix::fs::symlink(dir.path().join("1"), dir.path().join("2")).unwrap();
-        assert_eq!(read_all(&dir).unwrap().0, [pair(1, b"", b"x"), pair(2, b"", b"x")]);
-        std::os::unix::fs::symlink(dir.path(), dir.path().join("3")).unwrap();
-        assert!(message(&dir).contains("expected a regular file"));
-    }
-
-    #[test]
-    fn refuses_two_files_for_one_value() {
-        let message = message(&dir_of(&[("7", b""), ("7.gz", &gzip(b""))]));
-        assert!(message.contains("expected one of 7 and 7.gz, found both"), "{message}");
-    }
-
-    #[test]
-    fn refuses_an_index_without_its_fragments() {
-        let message = message(&dir_of(&[("7.index", b"")]));
-        assert!(message.contains("expected the file 7 beside 7.index, found none"), "{message}");
     }
 
     #[test]

@@ -10,12 +10,14 @@ mod dir;
 mod exact;
 mod key_list;
 mod mark;
+mod names;
 pub(crate) mod ndjson;
 pub(crate) mod patch;
 mod pipe;
 mod progress;
 mod skipped;
 mod stream;
+mod tree;
 
 use std::ffi::OsStr;
 use std::fs;
@@ -24,14 +26,13 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use glob::Pattern;
-
 use crate::context::Context;
 use crate::failure::{Failure, Result};
 
 pub(crate) use compression::Compression;
 pub(crate) use dir::Directory;
 pub(crate) use key_list::{BadLine, KeyList};
+pub(crate) use names::NameOptions;
 pub(crate) use progress::InputProgress;
 pub(crate) use skipped::Skipped;
 pub(crate) use stream::Stream;
@@ -145,8 +146,8 @@ pub(crate) struct Reading {
     pub(crate) longest_line: u64,
     /// The member of a line that is the key; the entire line is then the value. `None` for records with a value member.
     pub(crate) key_field: Option<String>,
-    /// Files of directories to skip, by their names.
-    pub(crate) ignore: Vec<Pattern>,
+    /// How the names of files in directories are read.
+    pub(crate) names: NameOptions,
     /// The columns of CSV.
     pub(crate) columns: Columns,
     /// How far the inputs are read.
@@ -162,16 +163,11 @@ impl Reading {
         Reading {
             longest_line: 0,
             key_field: None,
-            ignore: Vec::new(),
+            names: NameOptions::default(),
             columns: Columns::default(),
             progress: Arc::default(),
             cancel,
         }
-    }
-
-    /// Whether a file of a directory is to be skipped.
-    pub(crate) fn ignores(&self, name: &str) -> bool {
-        self.ignore.iter().any(|pattern| pattern.matches(name))
     }
 
     /// Returns an error once the cancel flag is set.
@@ -188,7 +184,7 @@ impl Reading {
         Reading {
             longest_line: 64 << 20,
             key_field: None,
-            ignore: Vec::new(),
+            names: NameOptions::default(),
             columns: Columns::default(),
             progress: Arc::default(),
             cancel: Arc::default(),
@@ -328,7 +324,9 @@ impl Input {
     /// Errors: `Malformed` with the place of the record; `Io`; those of the sink.
     pub(crate) fn read(&self, reading: &Reading, sink: &mut dyn Sink) -> Result<Skipped> {
         if let (Format::Dir, Some(path)) = (self.format, &self.path) {
-            return Directory::open(path, reading)?.read(reading, sink);
+            let directory = Directory::open(path, reading)?;
+            directory.read(reading, sink)?;
+            return Ok(directory.skipped().clone());
         }
         let mut stream = self.open(reading)?;
         match (self.format, &reading.key_field) {

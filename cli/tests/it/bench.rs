@@ -1,5 +1,6 @@
 //! `bench` prints a table about the user's own data, compares the values of both sources, and leaves no files behind.
 
+use std::fs;
 use std::io::Write;
 
 use crate::common::{self, Place, Run, sharddb};
@@ -101,13 +102,15 @@ fn what_cannot_be_measured_says_why_and_leaves_nothing() {
     sharddb(["bench", "--input", &place.text("missing")]).expect_error(4, &["missing"]);
     sharddb(["bench", &place.text("missing")]).expect_error(4, &["missing"]);
     place.write("empty/info", b"{}");
-    sharddb(["bench", "--input", &place.text("empty")]).expect_error(2, &["at least one key"]);
+    sharddb(["bench", "--input", &place.text("empty")]).expect_error(3, &["found none and skipped 1 file: 1 info"]);
+    fs::create_dir(place.path("none")).unwrap();
+    sharddb(["bench", "--input", &place.text("none")]).expect_error(2, &["at least one key"]);
     place.write("other/seven", b"");
     sharddb(["bench", "--input", &place.text("other")]).expect_error(3, &["seven"]);
     sharddb(["bench", "--input", &place.text("other"), "--lookups", "0"]).expect_error(2, &["--lookups"]);
     let elsewhere = place.text("missing");
     sharddb(["bench", "--input", &files(&place), "--temp-dir", &elsewhere]).expect_error(4, &["make", "missing"]);
-    assert_eq!(place.names(""), ["empty", "files", "other"]);
+    assert_eq!(place.names(""), ["empty", "files", "none", "other"]);
 }
 
 #[test]

@@ -137,13 +137,7 @@ fn several_inputs_are_one_build() {
     // the format of standard input is not known
     sharddb(["build", &store, "--input", &a, b, "-"]).expect_error(2, &["--format"]);
     let run = sharddb(["build", &store, "--input", &a, b]).expect(0);
-    assert!(
-        run.stderr.contains("2 keys")
-            && run.stderr.contains("skipped 1 file without a pair: ")
-            && run.stderr.contains("b.d/info"),
-        "{}",
-        run.stderr
-    );
+    assert!(run.stderr.contains("2 keys") && run.stderr.contains("skipped 1 file: 1 info"), "{}", run.stderr);
 }
 
 #[test]
@@ -256,7 +250,7 @@ fn a_key_that_comes_twice() {
     sharddb(["get", &store, "2"]).expect(4);
     for keep in ["first", "last"] {
         let run = sharddb(["build", &store, "--input", &input, "--on-duplicate", keep]).expect(0);
-        assert!(run.stderr.contains("2 keys, 1 duplicate dropped"), "{}", run.stderr);
+        assert!(run.stderr.contains(", 1 duplicate dropped"), "{}", run.stderr);
         assert_eq!(sharddb(["get", &store, "1"]).expect(0).text(), keep);
     }
 }

@@ -79,6 +79,8 @@ pub enum ErrorKind {
     OutOfOrder,
     /// An argument of the caller is not valid: an option, a path, or a malformed record.
     InvalidInput,
+    /// A generation without keys would replace one with keys, and that was not allowed. Nothing was published.
+    Empty,
     /// Another writer holds the store.
     Locked,
     /// The generation was deleted while it was in use.
@@ -105,6 +107,7 @@ impl ErrorKind {
             Self::DuplicateKey => "duplicate-key",
             Self::OutOfOrder => "out-of-order",
             Self::InvalidInput => "invalid-input",
+            Self::Empty => "empty",
             Self::Locked => "locked",
             Self::GenerationGone => "generation-gone",
             Self::Superseded => "superseded",
@@ -321,7 +324,9 @@ impl From<Error> for io::Error {
         let kind = error.io_kind().unwrap_or(match error.kind() {
             ErrorKind::NotFound | ErrorKind::GenerationGone => io::ErrorKind::NotFound,
             ErrorKind::Corrupt | ErrorKind::InvalidSpec => io::ErrorKind::InvalidData,
-            ErrorKind::InvalidInput | ErrorKind::DuplicateKey | ErrorKind::OutOfOrder => io::ErrorKind::InvalidInput,
+            ErrorKind::InvalidInput | ErrorKind::DuplicateKey | ErrorKind::OutOfOrder | ErrorKind::Empty => {
+                io::ErrorKind::InvalidInput
+            }
             ErrorKind::Unsupported => io::ErrorKind::Unsupported,
             ErrorKind::Locked => io::ErrorKind::WouldBlock,
             ErrorKind::Io

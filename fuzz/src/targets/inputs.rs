@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 
 use crate::failure::{self, Failure};
-use crate::input::{Columns, Compression, Encoded, Format, Input, Reading, Sink, patch};
+use crate::input::{Columns, Compression, Encoded, Format, Input, NameOptions, Reading, Sink, patch};
 use crate::scratch;
 
 /// Key, preamble, value.
@@ -100,7 +100,7 @@ pub fn run(input: &[u8]) {
     let reading = Reading {
         longest_line: 1 << 10,
         key_field,
-        ignore: Vec::new(),
+        names: NameOptions::default(),
         columns: Columns::default(),
         progress: Arc::default(),
         cancel: Arc::default(),

@@ -37,6 +37,11 @@ fn bench_of_a_directory() {
     table(&place, "bench-temp-dir-missing", &[&input[..], &["--temp-dir", "missing"]].concat());
     table(&place, "bench-json", &[&input[..], &["--json", "--cold", "no"]].concat());
     table(&place, "bench-lookups-none", &[&input[..], &["--lookups", "0"]].concat());
+    place.write("tree/00/0xB.json", "eleven");
+    place.write("tree/.git/HEAD", "");
+    let names = ["--recursive", "--suffix", ".json", "--name-base", "16", "--cold", "no"];
+    table(&place, "bench-names", &[&["bench", "--input", "tree"], &names[..]].concat());
+    table(&place, "bench-names-store", &["bench", "store", "--recursive"]);
     table(&place, "bench-cold-unknown", &[&input[..], &["--cold", "warm"]].concat());
 }
 

@@ -41,6 +41,9 @@ fn updates_put_and_delete() {
     place.write("files/8", "eight");
     place.write("files/9.json", "{}");
     transcript(&place, "update-ignore", &["update", "numbers", "--input", "files", "--ignore", "*.json"]);
+    place.write("tree/00/0012.json", "twelve");
+    let names = ["--recursive", "--suffix", ".json", "--name-base", "10"];
+    transcript(&place, "update-names", &[&["update", "numbers", "--input", "tree"], &names[..]].concat());
     place.write("rows.csv", "x,10\ny,11\n");
     let columns = ["--key-column", "2", "--value-column", "1", "--no-header"];
     transcript(&place, "update-columns", &[&["update", "numbers", "--input", "rows.csv"], &columns[..]].concat());

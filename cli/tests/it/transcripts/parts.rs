@@ -69,6 +69,9 @@ fn spills() {
     place.write("files/8", "eight");
     place.write("files/9.json", "{}");
     spill("spill-ignore", &["--task", "9", "--input", "files", "--ignore", "*.json"]);
+    place.write("tree/00/0011.json", "eleven");
+    let names = ["--recursive", "--suffix", ".json", "--name-base", "10"];
+    spill("spill-names", &[&["--task", "14", "--input", "tree"], &names[..]].concat());
     place.write("rows.csv", "x,10\ny,11\n");
     let columns = ["--key-column", "2", "--value-column", "1", "--no-header"];
     spill("spill-columns", &[&["--task", "10", "--input", "rows.csv"], &columns[..]].concat());
@@ -82,7 +85,7 @@ fn spills() {
     let args = ["spill", "store", "night", "--plan", "0.ndjson", "--task", "0", "--input", "0.ndjson"];
     transcript(&place, "spill-no-plan", &args);
     let left = fs::read_dir(place.path("store/parts-night")).unwrap().count();
-    assert_eq!(left, 6, "of the attempts that succeeded");
+    assert_eq!(left, 7, "of the attempts that succeeded");
 }
 
 #[test]

@@ -31,6 +31,9 @@ fn plan_of_inputs() {
         "plan-ignore",
         &["plan", "--input", "files", "--ignore", "*.md", "--json", "--profile", "remote"],
     );
+    place.write("tree/00/0xB.json", "eleven");
+    let names = ["--recursive", "--suffix", ".json", "--name-base", "16"];
+    transcript(&place, "plan-names", &[&["plan", "--input", "tree"], &names[..], &["--json"]].concat());
     place.write("long.ndjson", format!("{{\"key\": 1, \"text\": \"{}\"}}\n", "x".repeat(4 << 20)));
     transcript(&place, "plan-memory", &["plan", "--input", "long.ndjson", "--memory", "16MiB", "--json"]);
 }

@@ -50,7 +50,7 @@ fn what_is_published_is_reported_as_json() {
     let mut json: serde_json::Value = serde_json::from_slice(&built.stdout).unwrap();
     assert!(json.as_object_mut().unwrap().remove("seconds").unwrap().is_f64());
     let expected = serde_json::json!({
-        "generation": "gen-0000000001", "keys": 1, "duplicates_dropped": 0, "value_bytes": 1, "shards": 1,
+        "generation": "gen-0000000001", "keys": 1, "keys_before": null, "duplicates_dropped": 0, "value_bytes": 1, "shards": 1,
         "file_bytes": json["file_bytes"], "skipped_files": 0,
     });
     assert_eq!(json, expected);
