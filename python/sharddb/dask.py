@@ -69,7 +69,8 @@ def build(
     given, of the publication. ``durable``: whether spills, parts and the generation are synced, default true.
     ``progress``: a bar such as ``tqdm()``, whose ``total`` becomes the number of tasks. ``job``: the name of the build, which
     is that of its directory ``parts-<job>`` in the store; default: a random one. ``options``: those of ``Loader`` that do
-    not affect the pairs (``info``, ``sharding_at``, ``ordered``, ``checks``, ``value_alignment``, ``allow_sparse``, ``allow_empty``).
+    not affect the pairs (``info``, ``sharding_at``, ``ordered``, ``checks``, ``value_alignment``, ``allow_sparse``,
+    ``allow_empty``).
 
     Dask makes text of columns of bytes unless ``dataframe.convert-string`` is false or they have the type of Arrow:
     ``pandas.ArrowDtype(pyarrow.binary())``.

@@ -23,17 +23,18 @@ use crate::published::Published;
 /// ``store``: the directory; created if nothing or an empty directory is there. ``mode``: what becomes of the keys that the
 /// store has: "replace" publishes the pairs of this loader alone, "update" adds them to the others, where a later pair of a key
 /// replaces an earlier one. Without it, a store that has keys raises ``InvalidInput``. An update keeps how the store is written,
-/// and takes of the following options only ``memory``, ``threads``, ``temp_dir``, ``allow_empty`` and ``durable``. ``spec``: the JSON object "sharding" as a
-/// dict or text, or a ``Plan``; default: planned for ``profile`` ("local", "remote" or "cloudvolume"; default "local") and
-/// ``max_shard_bytes``, with ``data_encoding`` and ``index_encoding`` ("raw" or "gzip"). ``memory``: bytes, or a text such
-/// as "1GiB"; at least 16 MiB. Pairs that do not fit are spilled to ``temp_dir`` (default: the store). ``on_duplicate``:
-/// "error", "first", "last", or a function ``f(key: int, values: list[bytes]) -> bytes``, which is called once for each key,
-/// also for one with a single value, in the thread that calls ``finish``. ``info``: a dict or JSON text whose members are
-/// kept, except for "sharding"; ``sharding_at``: the JSON pointer of the object in it that describes the shards, such as
-/// "/scales/0". ``threads``: default one per core. ``ordered``: whether to write a key file, for fast ranges.
-/// ``checks``: whether to store checksums. ``value_alignment``: 1, 8, 16, 64 or 4096 bytes. ``allow_sparse``: whether shard
-/// indexes may take more bytes than the data. ``allow_empty``: whether a loader without pairs may replace those of the store.
-/// ``durable``: whether files are synced.
+/// and takes of the following options only ``memory``, ``threads``, ``temp_dir``, ``allow_empty`` and ``durable``.
+///
+/// ``spec``: the JSON object "sharding" as a dict or text, or a ``Plan``; default: planned for ``profile`` ("local", "remote" or
+/// "cloudvolume"; default "local") and ``max_shard_bytes``, with ``data_encoding`` and ``index_encoding`` ("raw" or "gzip").
+/// ``memory``: bytes, or a text such as "1GiB"; at least 16 MiB. Pairs that do not fit are spilled to ``temp_dir``
+/// (default: the store). ``on_duplicate``: "error", "first", "last", or a function ``f(key: int, values: list[bytes]) ->
+/// bytes``, which is called once for each key, also for one with a single value, in the thread that calls ``finish``.
+/// ``info``: a dict or JSON text whose members are kept, except for "sharding"; ``sharding_at``: the JSON pointer of the
+/// object in it that describes the shards, such as "/scales/0". ``threads``: default one per core. ``ordered``: whether to
+/// write a key file, for fast ranges. ``checks``: whether to store checksums. ``value_alignment``: 1, 8, 16, 64 or 4096
+/// bytes. ``allow_sparse``: whether shard indexes may take more bytes than the data. ``allow_empty``: whether a loader
+/// without pairs may replace those of the store. ``durable``: whether files are synced.
 ///
 /// As a context manager it finishes at the end of the block, or publishes nothing if the block raises. After any error of a
 /// method the loader is closed: nothing was published, and its temporary files are removed. A loader that is dropped leaves
@@ -82,8 +83,8 @@ impl Loader {
     #[new]
     #[pyo3(
         signature = (store, spec=None, *, mode=None, **options),
-        text_signature = "(store, spec=None, *, mode=None, profile=None, memory=\"1GiB\", on_duplicate=\"error\", info=None, sharding_at=None, \
-            max_shard_bytes=None, data_encoding=None, index_encoding=None, value_alignment=1, threads=None, \
+        text_signature = "(store, spec=None, *, mode=None, profile=None, memory=\"1GiB\", on_duplicate=\"error\", info=None, \
+            sharding_at=None, max_shard_bytes=None, data_encoding=None, index_encoding=None, value_alignment=1, threads=None, \
             temp_dir=None, ordered=False, checks=True, allow_sparse=False, allow_empty=False, durable=True)"
     )]
     fn new<'py>(
@@ -155,8 +156,8 @@ impl Loader {
     ///
     /// Runs without the GIL. A KeyboardInterrupt ends it within 50 ms, unless it waits for the disk, and nothing is
     /// published; once ``current`` is being swapped, it completes first, and ``published`` is set. Raises ``DuplicateKey``,
-    /// ``Empty`` if there are no pairs and the store has some, without ``allow_empty``;
-    /// ``InvalidSpec``, ``TooLarge``, ``Io``, and what the merge function or the bar raises.
+    /// ``Empty`` if there are no pairs and the store has some, without ``allow_empty``; ``InvalidSpec``, ``TooLarge``, ``Io``,
+    /// and what the merge function or the bar raises.
     #[pyo3(signature = (progress=None))]
     fn finish<'py>(&self, py: Python<'py>, progress: Option<Bound<'py, PyAny>>) -> PyResult<Option<Published>> {
         let Open { writer, job } = self.open.take(py)?;

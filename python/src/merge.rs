@@ -21,8 +21,8 @@ use crate::source;
 /// first database. ``progress``: as for ``Loader.finish``.
 ///
 /// Databases of ShardDb with the hash and at least the bits of the new specification are merged as they are read, others are
-/// sorted within ``memory``. Raises ``Empty`` if there are no pairs and ``out`` has some, without ``allow_empty``; ``DuplicateKey``, ``Corrupt``, ``NotFound``, ``Locked``, ``InvalidSpec``,
-/// ``InvalidInput``, ``Io``, and what the merge function raises. Nothing is published then.
+/// sorted within ``memory``. Raises ``Empty`` if there are no pairs and ``out`` has some, without ``allow_empty``;
+/// ``DuplicateKey``, ``Corrupt``, ``NotFound``, ``Locked``, ``InvalidSpec``, ``InvalidInput``, ``Io``, and what the merge function raises. Nothing is published then.
 #[pyfunction]
 #[pyo3(
     signature = (stores, out, spec=None, **options),

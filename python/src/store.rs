@@ -141,8 +141,7 @@ impl Store {
     /// Removes old generations: all but the ``keep`` newest ones of the history, of which the current one is the newest.
     ///
     /// ``keep``: at least 1. Generations that were rolled back are not in the history, and are removed; those that a reader has
-    /// open are kept. A KeyboardInterrupt ends it after
-    /// the generation that is being removed. Raises ``Corrupt``, ``Locked``, ``Io``.
+    /// open are kept. A KeyboardInterrupt ends it after the generation that is being removed. Raises ``Corrupt``, ``Locked``, ``Io``.
     fn gc(&self, py: Python<'_>, keep: usize) -> PyResult<GcReport> {
         if keep == 0 {
             return Err(PyValueError::new_err(

@@ -41,7 +41,7 @@ pub struct Candidate {
     content: Content,
     allow_empty: bool,
     durable: bool,
-    /// The current generation, if this one is the same.
+    /// The generation with the same bytes that was current at the beginning.
     unchanged: Option<GenerationId>,
 }
 
@@ -111,8 +111,8 @@ impl Candidate {
         Candidate { generation, content, allow_empty, durable, unchanged: None }
     }
 
-    /// Makes [`publish`](Self::publish) publish nothing, since this generation has the same bytes.
-    pub(super) fn unless_replacing(mut self, same: Option<GenerationId>) -> Candidate {
+    /// States that this generation, if any, has the same bytes: if it is current, [`publish`](Self::publish) publishes nothing.
+    pub(super) fn unchanged_from(mut self, same: Option<GenerationId>) -> Candidate {
         self.unchanged = same;
         self
     }

@@ -320,7 +320,7 @@ impl Updater {
         let (candidate, report, read) = apply_to_native(&options, &base, (manifest, &changed), changes, pending)?;
         let has_effect = report.added + report.replaced + report.deleted > 0;
         let is_same = is_of_store && (!has_effect || is_same(&base, manifest, &candidate, &read)?);
-        Ok((candidate.unless_replacing(base.generation().filter(|_| is_same)), report))
+        Ok((candidate.unchanged_from(base.generation().filter(|_| is_same)), report))
     }
 }
 

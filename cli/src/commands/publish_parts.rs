@@ -39,8 +39,8 @@ become current again. A job that runs again from sharddb spill on has other rece
 generation becomes current. After sharddb clean-parts the command fails.
 
 With --json, the members are \"generation\", \"current\", \"keys\", \"keys_before\" (null if there was no
-generation), \"duplicates_dropped\", \"value_bytes\", \"shards\" and \"file_bytes\". See sharddb spill
---help for all steps.
+generation; not at a URL), \"duplicates_dropped\", \"value_bytes\", \"shards\" and \"file_bytes\". See
+sharddb spill --help for all steps.
 
 Exit codes: 0 published, 2 usage, or receipts that are incomplete or do not belong together, 3
 malformed, corrupt or without a pair, 4 a lost file, no space, or another writer is at work, 5 the

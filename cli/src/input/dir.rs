@@ -5,7 +5,7 @@
 //! 7.gz              the value of key 7, compressed
 //! 7 + 7.index       preamble (mesh fragments) in 7, and value (their manifest) in 7.index
 //! 7:0               the value of key 7: the manifest of a mesh as igneous names it. 7:0:BOX, a fragment, is skipped
-//! info, .*, *.spatial, *.labels, what --ignore names    no pairs: skipped and counted
+//! info, .*, *.spatial, *.labels*, what --ignore names    no pairs: skipped and counted
 //! ```
 //!
 //! [`NameOptions`](crate::input::NameOptions) add a suffix, subdirectories and other bases. Keys are read in ascending
