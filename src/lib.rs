@@ -281,7 +281,7 @@ pub mod internal {
     pub use sharddb_format::date::time_as_iso_8601;
     pub use sharddb_format::locks::lock;
     pub use sharddb_format::random::random_name;
-    pub use sharddb_format::{key, key_range};
+    pub use sharddb_format::{key, key_range, multilod};
 
     /// Numbers of keys that are placed at random.
     pub mod poisson {

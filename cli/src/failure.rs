@@ -93,6 +93,14 @@ impl Failure {
         }
     }
 
+    /// A pair that the library refuses: an input that is malformed, and no wrong command line.
+    pub(crate) fn of_pair(error: sharddb::Error) -> Failure {
+        match error.kind() {
+            ErrorKind::InvalidInput => Failure::Refused(error.to_string()),
+            _ => error.into(),
+        }
+    }
+
     /// An I/O error. `verb` names the operation: "open", "read".
     pub(crate) fn io(verb: &str, path: &Path, source: io::Error) -> Failure {
         Failure::Io { what: format!("{verb} {}", path.display()), source }

@@ -100,7 +100,7 @@ impl Sink for FirstSkeleton {
 
 impl Sink for BulkLoader {
     fn insert(&mut self, key: u64, preamble: &[u8], value: &[u8]) -> Result<()> {
-        Ok(self.insert_with_preamble(key, preamble, value)?)
+        self.insert_with_preamble(key, preamble, value).map_err(Failure::of_pair)
     }
 
     fn insert_reader(&mut self, key: u64, preamble_len: u64, value_len: u64, reader: &mut dyn Read) -> Result<()> {
@@ -110,7 +110,7 @@ impl Sink for BulkLoader {
 
 impl Sink for Updater {
     fn insert(&mut self, key: u64, preamble: &[u8], value: &[u8]) -> Result<()> {
-        Ok(self.put_with_preamble(key, preamble, value)?)
+        self.put_with_preamble(key, preamble, value).map_err(Failure::of_pair)
     }
 
     fn insert_reader(&mut self, key: u64, preamble_len: u64, value_len: u64, reader: &mut dyn Read) -> Result<()> {
@@ -120,7 +120,7 @@ impl Sink for Updater {
 
 impl Sink for SpillWriter {
     fn insert(&mut self, key: u64, preamble: &[u8], value: &[u8]) -> Result<()> {
-        Ok(self.insert_with_preamble(key, preamble, value)?)
+        self.insert_with_preamble(key, preamble, value).map_err(Failure::of_pair)
     }
 
     fn insert_reader(&mut self, key: u64, preamble_len: u64, value_len: u64, reader: &mut dyn Read) -> Result<()> {

@@ -2,7 +2,7 @@
 //!
 //! A run without anything to remove ends at once. A run that holds a [`Cleanup`] has a grace period, in which the work
 //! sees the flag, returns and removes its files. A second signal, or the end of the grace period, ends the process.
-//! Every interrupted run says so in one line.
+//! Every interrupted run says so in one line. Once it has published or written its output, a signal does not make it fail.
 //!
 //! SIGXFSZ (a file would exceed the limit of `ulimit -f`) does not end the process: the write fails, and its error
 //! names the file.
@@ -30,8 +30,25 @@ struct State {
     is_ending: AtomicBool,
     /// The grace period in milliseconds, if it is longer than [`GRACE`].
     grace: AtomicU64,
-    /// What an interrupted run has not done; empty if nothing is promised.
-    spared: Mutex<&'static str>,
+    stage: Mutex<Stage>,
+}
+
+/// How far a run is with what it does once and as a whole.
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+enum Stage {
+    /// It has no such thing to do.
+    #[default]
+    Never,
+    Publishing,
+    Published,
+    Writing,
+    Written,
+}
+
+impl Stage {
+    fn is_done(self) -> bool {
+        matches!(self, Stage::Published | Stage::Written)
+    }
 }
 
 /// A guard. While one exists, a signal waits for the work to end.
@@ -87,6 +104,16 @@ impl Interrupt {
             .find(|exit| exit.code() == self.0.code.load(Ordering::Acquire))
     }
 
+    /// Whether the run has published its generation or written its output.
+    pub(crate) fn is_done(&self) -> bool {
+        self.0.stage().is_done()
+    }
+
+    /// The message of an interrupted run whose work has returned.
+    pub(crate) fn message(&self) -> &'static str {
+        self.0.message()
+    }
+
     /// Requests a grace period, for a run that has files to remove.
     pub(crate) fn cleanup(&self) -> Cleanup {
         self.0.cleanups.fetch_add(1, Ordering::AcqRel);
@@ -102,13 +129,13 @@ impl Interrupt {
 
     /// Like [`cleanup`](Interrupt::cleanup), for a run that publishes a generation at its end.
     pub(crate) fn publishing(&self) -> Cleanup {
-        *self.0.spared() = ": nothing published";
+        *self.0.stage() = Stage::Publishing;
         self.cleanup()
     }
 
     /// Like [`cleanup`](Interrupt::cleanup), for a run whose output gets its name at the end.
     pub(crate) fn writing(&self) -> Cleanup {
-        *self.0.spared() = ": nothing written";
+        *self.0.stage() = Stage::Writing;
         self.cleanup()
     }
 
@@ -119,23 +146,33 @@ impl Interrupt {
             std::thread::park();
         }
     }
-
-    /// The message of an interrupted run whose work has returned.
-    pub(crate) fn message(&self) -> String {
-        format!("sharddb: interrupted{}", self.0.spared())
-    }
 }
 
 impl Cleanup {
     /// States that the run has published its generation or written its output.
     pub(crate) fn done(&self) {
-        *self.0.spared() = "";
+        let mut stage = self.0.stage();
+        *stage = match *stage {
+            Stage::Publishing | Stage::Published => Stage::Published,
+            Stage::Writing | Stage::Written => Stage::Written,
+            Stage::Never => Stage::Never,
+        };
     }
 }
 
 impl State {
-    fn spared(&self) -> MutexGuard<'_, &'static str> {
-        lock(&self.spared)
+    fn stage(&self) -> MutexGuard<'_, Stage> {
+        lock(&self.stage)
+    }
+
+    fn message(&self) -> &'static str {
+        match *self.stage() {
+            Stage::Never => "sharddb: interrupted",
+            Stage::Publishing => "sharddb: interrupted: nothing published",
+            Stage::Writing => "sharddb: interrupted: nothing written",
+            Stage::Published => "sharddb: interrupted after the publication, which stays",
+            Stage::Written => "sharddb: interrupted after the output was written, which stays",
+        }
     }
 }
 
@@ -151,36 +188,38 @@ impl State {
     fn stop(self: &Arc<State>, exit: Exit) {
         let first = self.code.compare_exchange(0, exit.code(), Ordering::AcqRel, Ordering::Acquire).is_ok();
         self.cancel.store(true, Ordering::Release);
-        if !first || self.cleanups.load(Ordering::Acquire) == 0 {
+        if !first || (self.cleanups.load(Ordering::Acquire) == 0 && !self.stage().is_done()) {
             self.is_ending.store(true, Ordering::Release);
-            end(exit);
+            self.end(exit);
         }
         let longer = std::time::Duration::from_millis(self.grace.load(Ordering::Acquire));
+        let state = Arc::clone(self);
         std::thread::spawn(move || {
             // on its own thread, so that a second signal is handled meanwhile
             std::thread::sleep(GRACE.saturating_add(longer));
-            end(exit);
+            state.end(exit);
         });
     }
-}
 
-/// Ends the process, of which nothing is known: the work continues until then.
-///
-/// Another thread writes the line: standard error may be a full pipe, and the process ends in any case.
-#[cfg(unix)]
-fn end(exit: Exit) -> ! {
-    use std::io::Write;
+    /// Ends the process. Its work continues until then, so that it is only known what it has done before.
+    ///
+    /// Another thread writes the line: standard error may be a full pipe, and the process ends in any case.
+    fn end(&self, exit: Exit) -> ! {
+        use std::io::Write;
 
-    let (said, wait) = std::sync::mpsc::channel::<()>();
-    let say = move || {
-        crate::progress::clear();
-        let _ = io::stderr().write_all(b"sharddb: interrupted\n");
-        drop(said);
-    };
-    if std::thread::Builder::new().spawn(say).is_ok() {
-        let _ = wait.recv_timeout(PATIENCE);
+        let is_done = self.stage().is_done();
+        let message = if is_done { self.message() } else { "sharddb: interrupted" };
+        let (said, wait) = std::sync::mpsc::channel::<()>();
+        let say = move || {
+            crate::progress::clear();
+            let _ = io::stderr().write_all(format!("{message}\n").as_bytes());
+            drop(said);
+        };
+        if std::thread::Builder::new().spawn(say).is_ok() {
+            let _ = wait.recv_timeout(PATIENCE);
+        }
+        std::process::exit(i32::from(if is_done { Exit::Done } else { exit }.code()))
     }
-    std::process::exit(i32::from(exit.code()))
 }
 
 /// The time that the last line may take.

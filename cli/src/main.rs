@@ -96,17 +96,17 @@ fn run(cli: Cli) -> Result<Exit> {
         installed => installed.map_err(Failure::signals)?,
     };
     let context = Context { quiet: cli.quiet, verbose: cli.verbose, interrupt };
-    let done = cli.command.run(&context);
+    let outcome = cli.command.run(&context);
     context.interrupt.wait_for_end();
-    match done {
-        Err(failure) => match context.interrupt.exit() {
-            // the signal decides the exit code, whatever error it caused
-            Some(exit) => {
-                context::warn(context.interrupt.message());
-                Ok(exit)
-            }
-            None => Err(failure),
-        },
-        done => done,
+    let Some(exit) = context.interrupt.exit() else { return outcome };
+    let is_done = context.interrupt.is_done();
+    if is_done || outcome.is_err() {
+        context::warn(context.interrupt.message());
+    }
+    match outcome {
+        Err(Failure::Cancelled) if is_done => Ok(Exit::Done),
+        // the signal decides the exit code, whatever error it caused
+        Err(_) if !is_done => Ok(exit),
+        outcome => outcome,
     }
 }

@@ -33,6 +33,7 @@ from sharddb._sharddb import (
     reshard,
     update,
 )
+from sharddb._values import ValueWithPreamble
 from sharddb.errors import (
     AbsentKey,
     Cancelled,
@@ -94,6 +95,7 @@ __all__ = [
     "TooLarge",
     "Unsupported",
     "Value",
+    "ValueWithPreamble",
     "VerifyReport",
     "build_part",
     "clean_parts",

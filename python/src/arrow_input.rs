@@ -1,14 +1,14 @@
-//! Pairs from an Arrow stream: a column of integers and a column of bytes.
+//! Pairs from an Arrow stream: a column of integers, a column of bytes, and perhaps one of preambles.
 
 use std::fmt::Display;
 
 use arrow_array::cast::AsArray;
 use arrow_array::ffi_stream::ArrayStreamReader;
-use arrow_array::types::{
-    BinaryType, BinaryViewType, Int8Type, Int16Type, Int32Type, Int64Type, LargeBinaryType, LargeUtf8Type,
-    StringViewType, UInt8Type, UInt16Type, UInt32Type, UInt64Type, Utf8Type,
+use arrow_array::types::{Int8Type, Int16Type, Int32Type, Int64Type, UInt8Type, UInt16Type, UInt32Type, UInt64Type};
+use arrow_array::{
+    Array, ArrayReader, ArrowPrimitiveType, BinaryArray, BinaryViewArray, LargeBinaryArray, LargeStringArray,
+    StringArray, StringViewArray, StructArray,
 };
-use arrow_array::{Array, ArrayAccessor, ArrayReader, ArrowPrimitiveType, StructArray};
 use arrow_schema::{ArrowError, DataType, Field, Fields};
 use pyo3::exceptions::{PyOverflowError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
@@ -21,6 +21,7 @@ use crate::pairs::{BATCH_PAIRS, Sink, Writer};
 /// The names of the columns.
 const KEY: &str = "key";
 const VALUE: &str = "value";
+const PREAMBLE: &str = "preamble";
 
 /// Adds the pairs of a stream, given the capsule that `__arrow_c_stream__` has returned.
 ///
@@ -58,10 +59,11 @@ pub(crate) fn extend<S: Sink>(writer: &mut Writer<S>, capsule: &Bound<'_, PyAny>
 struct Columns {
     key: usize,
     value: usize,
+    preamble: Option<usize>,
 }
 
 impl Columns {
-    /// Finds the columns: by their names, or the first and the second of two.
+    /// Finds the columns: by their names, of which that of preambles may be missing, or the first and the second of two.
     ///
     /// Errors: `ValueError` if the columns do not exist; `TypeError` for other types than integers and bytes.
     fn of(fields: &Fields) -> PyResult<Columns> {
@@ -88,14 +90,25 @@ impl Columns {
         };
         expect(key_field, DataType::is_integer, "integers")?;
         expect(value_field, is_bytes, "binary or strings")?;
-        Ok(Columns { key, value })
+        let preamble = named.and_then(|_| fields.find(PREAMBLE));
+        if let Some((_, field)) = preamble {
+            expect(field, is_bytes, "binary or strings")?;
+        }
+        Ok(Columns { key, value, preamble: preamble.map(|(at, _)| at) })
     }
 
     fn insert<S: Sink>(&self, py: Python<'_>, batch: &StructArray, writer: &mut Writer<S>) -> PyResult<()> {
-        let value = batch.column(self.value);
         let keys = py.detach(|| self.checked_keys(batch))?;
+        let values = BytesColumn::of(batch.column(self.value));
+        let preambles = self.preamble.map(|at| BytesColumn::of(batch.column(at)));
         for (number, keys) in keys.chunks(BATCH_PAIRS).enumerate() {
-            writer.insert_all(py, |sink| insert(sink, keys, value, number * BATCH_PAIRS))?;
+            let mut rows = keys.iter().zip(number * BATCH_PAIRS..);
+            writer.insert_all(py, |sink| {
+                rows.try_for_each(|(key, row)| {
+                    let preamble = preambles.map_or(&[][..], |preambles| preambles.get(row));
+                    sink.put(*key, preamble, values.get(row))
+                })
+            })?;
         }
         Ok(())
     }
@@ -110,7 +123,8 @@ impl Columns {
             return Err(PyValueError::new_err(format!("expected no null rows, found row {row} of a batch null")));
         }
         let (key, value) = (batch.column(self.key), batch.column(self.value));
-        for (column, at) in [(key, self.key), (value, self.value)] {
+        let preamble = self.preamble.map(|at| (batch.column(at), at));
+        for (column, at) in [(key, self.key), (value, self.value)].into_iter().chain(preamble) {
             check(column, batch.fields().get(at).map_or("", |field| field.name()))?;
         }
         keys(key)
@@ -164,21 +178,39 @@ where
     column.as_primitive::<T>().values().iter().map(number).collect()
 }
 
-/// Inserts the values of a column from row `first` on.
-fn insert<S: Sink>(sink: &mut S, keys: &[u64], column: &dyn Array, first: usize) -> sharddb::Result<()> {
-    match column.data_type() {
-        DataType::Binary => insert_values(sink, keys, column.as_bytes::<BinaryType>(), first),
-        DataType::LargeBinary => insert_values(sink, keys, column.as_bytes::<LargeBinaryType>(), first),
-        DataType::Utf8 => insert_values(sink, keys, column.as_bytes::<Utf8Type>(), first),
-        DataType::LargeUtf8 => insert_values(sink, keys, column.as_bytes::<LargeUtf8Type>(), first),
-        DataType::BinaryView => insert_values(sink, keys, column.as_byte_view::<BinaryViewType>(), first),
-        _ => insert_values(sink, keys, column.as_byte_view::<StringViewType>(), first), // `Columns::of` has checked
-    }
+/// A column of bytes or strings.
+#[derive(Clone, Copy)]
+enum BytesColumn<'a> {
+    Binary(&'a BinaryArray),
+    LargeBinary(&'a LargeBinaryArray),
+    BinaryView(&'a BinaryViewArray),
+    Utf8(&'a StringArray),
+    LargeUtf8(&'a LargeStringArray),
+    Utf8View(&'a StringViewArray),
 }
 
-fn insert_values<S: Sink, A>(sink: &mut S, keys: &[u64], values: A, first: usize) -> sharddb::Result<()>
-where
-    A: ArrayAccessor<Item: AsRef<[u8]>>,
-{
-    keys.iter().zip(first..).try_for_each(|(key, row)| sink.put(*key, values.value(row).as_ref()))
+impl<'a> BytesColumn<'a> {
+    /// `column` is of a type that [`is_bytes`].
+    fn of(column: &'a dyn Array) -> BytesColumn<'a> {
+        match column.data_type() {
+            DataType::Binary => BytesColumn::Binary(column.as_bytes()),
+            DataType::LargeBinary => BytesColumn::LargeBinary(column.as_bytes()),
+            DataType::BinaryView => BytesColumn::BinaryView(column.as_byte_view()),
+            DataType::Utf8 => BytesColumn::Utf8(column.as_bytes()),
+            DataType::LargeUtf8 => BytesColumn::LargeUtf8(column.as_bytes()),
+            _ => BytesColumn::Utf8View(column.as_byte_view()),
+        }
+    }
+
+    #[inline]
+    fn get(self, row: usize) -> &'a [u8] {
+        match self {
+            BytesColumn::Binary(values) => values.value(row),
+            BytesColumn::LargeBinary(values) => values.value(row),
+            BytesColumn::BinaryView(values) => values.value(row),
+            BytesColumn::Utf8(values) => values.value(row).as_bytes(),
+            BytesColumn::LargeUtf8(values) => values.value(row).as_bytes(),
+            BytesColumn::Utf8View(values) => values.value(row).as_bytes(),
+        }
+    }
 }

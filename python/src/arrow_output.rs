@@ -3,14 +3,15 @@
 use std::sync::Arc;
 
 use arrow_array::builder::LargeBinaryBuilder;
-use arrow_array::{RecordBatch, RecordBatchReader, UInt64Array};
+use arrow_array::{ArrayRef, RecordBatch, RecordBatchReader, UInt64Array};
 use arrow_schema::{ArrowError, DataType, Field, Schema, SchemaRef};
 use pyo3::prelude::*;
 use pyo3::types::PyCapsule;
-use sharddb::OwnedValue;
 use sharddb::read::Pairs;
 
 use crate::buffer;
+use crate::errors::OrRaise;
+use crate::iter::{Item, next_item};
 use crate::reader::Reader;
 
 /// Upper bounds on a batch. One larger value is a batch of its own.
@@ -21,9 +22,10 @@ const BATCH_BYTES: usize = 16 << 20;
 impl Reader {
     /// Returns all pairs as an Arrow stream, a capsule, as `pyarrow.table(db)` and `polars.DataFrame(db)` read it.
     ///
-    /// The columns are "key", uint64, and "value", large binary, without nulls, in storage order. A batch has at most 65,536
-    /// rows, and at most 16 MiB of values unless it is one larger value. The pairs are those of `items`. It is read when the consumer requests it. The
-    /// stream keeps the generation. `requested_schema` is ignored, as the interface allows.
+    /// The columns are "key", uint64, "value", large binary, and, if the data has preambles, "preamble", large binary, without
+    /// nulls, in storage order. A batch has at most 65,536 rows, and at most 16 MiB of values and preambles unless it is one larger
+    /// pair. The pairs are those of `items`. It is read when the consumer requests it. The stream keeps the generation.
+    /// `requested_schema` is ignored, as the interface allows.
     #[pyo3(signature = (requested_schema=None))]
     fn __arrow_c_stream__<'py>(
         &self,
@@ -31,47 +33,71 @@ impl Reader {
         requested_schema: Option<&Bound<'py, PyAny>>,
     ) -> PyResult<Bound<'py, PyCapsule>> {
         let _ = requested_schema;
-        buffer::arrow_capsule(py, Batches::new(self.snapshot(py)?.pairs()))
+        let snapshot = self.snapshot(py)?;
+        let has_preambles = py.detach(|| snapshot.has_preambles()).or_raise(py)?;
+        buffer::arrow_capsule(py, Batches::new(snapshot.pairs(), has_preambles))
     }
 }
 
 /// The batches of a snapshot.
 struct Batches {
     pairs: Pairs,
+    has_preambles: bool,
     schema: SchemaRef,
     /// A pair that did not fit into the last batch.
-    next: Option<(u64, OwnedValue)>,
+    next: Option<Item>,
     failed: bool,
 }
 
 impl Batches {
-    fn new(pairs: Pairs) -> Batches {
+    fn new(pairs: Pairs, has_preambles: bool) -> Batches {
         let column = |name, data_type| Field::new(name, data_type, false);
-        let schema = Schema::new(vec![column("key", DataType::UInt64), column("value", DataType::LargeBinary)]);
-        Batches { pairs, schema: Arc::new(schema), next: None, failed: false }
+        let mut columns = vec![column("key", DataType::UInt64), column("value", DataType::LargeBinary)];
+        columns.extend(has_preambles.then(|| column("preamble", DataType::LargeBinary)));
+        Batches { pairs, has_preambles, schema: Arc::new(Schema::new(columns)), next: None, failed: false }
     }
 
     /// Reads the next batch; empty at the end.
-    fn read(&mut self) -> sharddb::Result<(Vec<u64>, LargeBinaryBuilder)> {
-        let (mut keys, mut values, mut bytes) = (Vec::new(), LargeBinaryBuilder::new(), 0);
-        if let Some((key, value)) = self.next.take() {
-            bytes += value.len();
-            keys.push(key);
-            values.append_value(&value);
-        }
-        while keys.len() < BATCH_ROWS
-            && bytes < BATCH_BYTES
-            && let Some((key, value)) = self.pairs.next().transpose()?
-        {
-            if bytes > 0 && bytes + value.len() > BATCH_BYTES {
-                self.next = Some((key, value));
+    fn read(&mut self) -> sharddb::Result<Batch> {
+        let (mut batch, mut bytes) = (Batch::default(), 0);
+        while batch.keys.len() < BATCH_ROWS && bytes < BATCH_BYTES {
+            let next = match self.next.take() {
+                Some(kept) => kept,
+                None => match next_item(&mut self.pairs, self.has_preambles).transpose()? {
+                    Some(next) => next,
+                    None => break,
+                },
+            };
+            let (key, preamble, value) = &next;
+            let more = value.len() + preamble.as_ref().map_or(0, |preamble| preamble.len());
+            if bytes > 0 && bytes + more > BATCH_BYTES {
+                self.next = Some(next);
                 break;
             }
-            bytes += value.len();
-            keys.push(key);
-            values.append_value(&value);
+            bytes += more;
+            batch.keys.push(*key);
+            batch.values.append_value(value);
+            if let Some(preamble) = preamble {
+                batch.preambles.append_value(preamble);
+            }
         }
-        Ok((keys, values))
+        Ok(batch)
+    }
+}
+
+/// The columns of a batch.
+#[derive(Default)]
+struct Batch {
+    keys: Vec<u64>,
+    values: LargeBinaryBuilder,
+    preambles: LargeBinaryBuilder,
+}
+
+impl Batch {
+    fn finish(mut self, has_preambles: bool) -> Vec<ArrayRef> {
+        let mut columns: Vec<ArrayRef> = vec![Arc::new(UInt64Array::from(self.keys)), Arc::new(self.values.finish())];
+        columns.extend(has_preambles.then(|| Arc::new(self.preambles.finish()) as ArrayRef));
+        columns
     }
 }
 
@@ -83,11 +109,8 @@ impl Iterator for Batches {
             return None;
         }
         match self.read() {
-            Ok((keys, _)) if keys.is_empty() => None,
-            Ok((keys, mut values)) => {
-                let columns = vec![Arc::new(UInt64Array::from(keys)) as _, Arc::new(values.finish()) as _];
-                Some(RecordBatch::try_new(self.schema.clone(), columns))
-            }
+            Ok(batch) if batch.keys.is_empty() => None,
+            Ok(batch) => Some(RecordBatch::try_new(self.schema.clone(), batch.finish(self.has_preambles))),
             Err(error) => {
                 self.failed = true;
                 Some(Err(ArrowError::ExternalError(error.into())))

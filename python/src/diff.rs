@@ -88,7 +88,7 @@ fn diff(
     progress: Option<Bound<'_, PyAny>>,
 ) -> PyResult<Differences> {
     let (old, new) = (source::open(old)?, source::open(new)?);
-    let found = task::run(py, Bar::new(progress), |progress| compare(&old, &new, threads, progress))?;
+    let found = task::run(py, Bar::new(progress)?, |progress| compare(&old, &new, threads, progress))?;
     Ok(Differences {
         added: buffer::array(py, found.added)?.unbind(),
         removed: buffer::array(py, found.removed)?.unbind(),

@@ -7,6 +7,7 @@ use sharddb::read::{Keys, Pairs};
 
 use crate::batch;
 use crate::errors::OrRaise;
+use crate::preamble;
 use crate::reader::Reader;
 
 /// Keys or pairs that are read at a time, without the GIL.
@@ -44,23 +45,38 @@ impl KeyIterator {
 struct ItemIterator {
     generation: Reader,
     pairs: Pairs,
-    block: std::vec::IntoIter<sharddb::Result<(u64, OwnedValue)>>,
+    has_preambles: bool,
+    block: std::vec::IntoIter<sharddb::Result<Item>>,
 }
 
+/// A key, its preamble if the data has some, and the value.
+pub(crate) type Item = (u64, Option<OwnedValue>, OwnedValue);
+
 /// Reads the next pairs: at most `KEYS_PER_READ`, and until their values have `BYTES_PER_READ` bytes.
-fn read_block(pairs: &mut Pairs) -> Vec<sharddb::Result<(u64, OwnedValue)>> {
+fn read_block(pairs: &mut Pairs, has_preambles: bool) -> Vec<sharddb::Result<Item>> {
     let (mut block, mut bytes) = (Vec::new(), 0);
     while block.len() < KEYS_PER_READ
         && bytes < BYTES_PER_READ
-        && let Some(pair) = pairs.next()
+        && let Some(item) = next_item(pairs, has_preambles)
     {
-        if let Ok((_, value)) = &pair {
-            batch::touch(value);
-            bytes += value.len();
+        if let Ok((_, preamble, value)) = &item {
+            for part in preamble.iter().chain([value]) {
+                batch::touch(part);
+                bytes += part.len();
+            }
         }
-        block.push(pair);
+        block.push(item);
     }
     block
+}
+
+/// Reads the next pair, with its preamble if the data has some.
+pub(crate) fn next_item(pairs: &mut Pairs, has_preambles: bool) -> Option<sharddb::Result<Item>> {
+    if has_preambles {
+        let next = pairs.next_with_preamble()?;
+        return Some(next.map(|(key, preamble, value)| (key, Some(preamble), value)));
+    }
+    Some(pairs.next()?.map(|(key, value)| (key, None, value)))
 }
 
 #[pymethods]
@@ -69,14 +85,17 @@ impl ItemIterator {
         this
     }
 
-    fn __next__<'py>(&mut self, py: Python<'py>) -> PyResult<Option<(u64, Bound<'py, PyBytes>)>> {
+    fn __next__<'py>(&mut self, py: Python<'py>) -> PyResult<Option<(u64, Bound<'py, PyAny>)>> {
         if self.block.len() == 0 {
             self.generation.open(py)?; // in a forked child it takes a lease
-            let pairs = &mut self.pairs;
-            self.block = py.detach(|| read_block(pairs)).into_iter();
+            let (pairs, has_preambles) = (&mut self.pairs, self.has_preambles);
+            self.block = py.detach(|| read_block(pairs, has_preambles)).into_iter();
         }
-        let pair = self.block.next().transpose().or_raise(py)?;
-        Ok(pair.map(|(key, value)| (key, PyBytes::new(py, &value))))
+        Ok(match self.block.next().transpose().or_raise(py)? {
+            None => None,
+            Some((key, None, value)) => Some((key, PyBytes::new(py, &value).into_any())),
+            Some((key, Some(preamble), value)) => Some((key, preamble::value(py, &value, &preamble)?)),
+        })
     }
 }
 
@@ -94,11 +113,14 @@ impl Reader {
     /// Iterates over the pairs of the current generation in storage order, as tuples of `int` and `bytes`.
     ///
     /// These are the pairs that the indexes have: also a key that is stored twice, or in a place where lookups do not find
-    /// it. A pair that cannot be read raises; the iteration then continues with the next one that can.
+    /// it. A pair that cannot be read raises; the iteration then continues with the next one that can. Values are
+    /// `ValueWithPreamble` if the data has preambles, as a multi-resolution mesh has.
     fn items(&self, py: Python<'_>) -> PyResult<ItemIterator> {
         let open = self.open(py)?.pinned();
-        let pairs = open.snapshot().pairs();
-        Ok(ItemIterator { generation: Reader::new(open), pairs, block: Vec::new().into_iter() })
+        let snapshot = open.snapshot();
+        let has_preambles = py.detach(|| snapshot.has_preambles()).or_raise(py)?;
+        let pairs = snapshot.pairs();
+        Ok(ItemIterator { generation: Reader::new(open), pairs, has_preambles, block: Vec::new().into_iter() })
     }
 }
 

@@ -1,8 +1,7 @@
 //! A build under way. Its long work runs on a thread, while the caller's thread handles signals, shows progress and calls
 //! the merge function.
 
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::mpsc::{Receiver, Sender, channel, sync_channel};
 use std::sync::{Mutex, OnceLock, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -15,7 +14,7 @@ use sharddb::{ErrorKind, Progress, Published};
 use crate::errors::{self, OrRaise};
 use crate::merge_function::{Call, Event};
 use crate::progress::Bar;
-use crate::task::{CHECK_EVERY, add_note};
+use crate::task::CHECK_EVERY;
 
 /// The time that the GIL is kept after a call of the merge function, so that one acquisition serves a batch of keys: the
 /// threads of the build need less than this between two calls, unless they wait for the disk.
@@ -25,8 +24,6 @@ const NEXT_CALL: Duration = Duration::from_micros(100);
 pub(crate) struct Job {
     /// Is cancelled when the build shall end without publishing.
     pub(crate) progress: Progress,
-    /// True from before `current` is swapped on: then the work ends as if there were no signal.
-    publishing: AtomicBool,
     published: OnceLock<Published>,
     merge: Option<Py<PyAny>>,
     sender: Sender<Event>,
@@ -37,14 +34,7 @@ impl Job {
     /// Creates a job, whose merge function is `merge` if the policy for duplicate keys is one.
     pub(crate) fn new(merge: Option<Py<PyAny>>) -> Job {
         let (sender, events) = channel();
-        Job {
-            progress: Progress::new(),
-            publishing: AtomicBool::new(false),
-            published: OnceLock::new(),
-            merge,
-            sender,
-            events: Mutex::new(events),
-        }
+        Job { progress: Progress::new(), published: OnceLock::new(), merge, sender, events: Mutex::new(events) }
     }
 
     /// Returns where threads of the build send events.
@@ -69,13 +59,21 @@ impl Job {
         Ok(())
     }
 
-    /// Publishes a candidate, unless the job was cancelled.
-    pub(crate) fn publish(&self, candidate: Candidate) -> sharddb::Result<()> {
-        self.publishing.store(true, Ordering::SeqCst);
-        if !self.progress.is_cancelled() {
-            self.publish_by(|| candidate.publish())?;
+    /// Asks the caller's thread whether to publish. From its consent on, the work ends as if there were no signal.
+    ///
+    /// Errors: `Cancelled`.
+    pub(crate) fn may_publish(&self) -> sharddb::Result<()> {
+        let (reply, consent) = sync_channel(1);
+        if self.sender.send(Event::Publish(reply)).is_err() || consent.recv().is_err() {
+            self.progress.cancel();
         }
-        Ok(())
+        self.progress.check()
+    }
+
+    /// Publishes a candidate, if the job [may publish](Self::may_publish).
+    pub(crate) fn publish(&self, candidate: Candidate) -> sharddb::Result<()> {
+        self.may_publish()?;
+        self.publish_by(|| candidate.publish())
     }
 
     /// Runs `work`, which publishes by [`publish`](Self::publish) or [`publish_by`](Self::publish_by), like [`run`](Self::run). Returns what was published, and
@@ -96,53 +94,57 @@ impl Job {
     /// Runs `work` on a thread. Returns what it returns.
     ///
     /// If a signal handler (KeyboardInterrupt), the bar or the merge function raises, cancels the work, waits for its end,
-    /// and returns that exception. A note in it names the generation if one was published nevertheless.
+    /// and returns that exception. None is called after the work [may publish](Self::may_publish), so nothing was published then.
     pub(crate) fn run<T: Send>(
         &self,
         py: Python<'_>,
         mut bar: Bar<'_>,
         work: impl FnOnce(&Job) -> sharddb::Result<T> + Send,
     ) -> PyResult<T> {
-        let mut outcome = Ok(());
-        let result = thread::scope(|scope| {
+        let (served, result) = thread::scope(|scope| {
             let worker = thread::Builder::new().name("sharddb-build".to_string()).spawn_scoped(scope, || {
                 let _done = SendsDone(self.sender());
                 work(self)
             })?;
-            self.serve(py, &mut bar, &mut outcome);
-            Ok::<_, PyErr>(py.detach(|| worker.join()))
+            let served = self.serve(py, &mut bar);
+            Ok::<_, PyErr>((served, py.detach(|| worker.join())))
         })?;
-        if let Err(error) = outcome {
-            if let Some(published) = self.published().filter(|published| published.is_new) {
-                add_note(py, &error, &format!("{} was published before this", published.generation));
-            }
-            return Err(error);
-        }
+        let is_shown = served?;
         let panicked = |_| errors::new(py, ErrorKind::Internal, "a build panicked", None, None);
         let value = result.map_err(panicked)?.or_raise(py)?;
-        if let Err(error) = bar.show(&self.progress) {
-            error.write_unraisable(py, None); // raised, it would say that nothing was published
+        if !is_shown {
+            bar.show(&self.progress)?;
         }
         Ok(value)
     }
 
-    /// Handles events and signals until the work has ended. `outcome` is the first exception.
-    fn serve(&self, py: Python<'_>, bar: &mut Bar<'_>, outcome: &mut PyResult<()>) {
+    /// Handles events and signals until the work has ended. Returns whether it has published, after the last call of the bar.
+    ///
+    /// Errors: the first exception, after which the work is cancelled.
+    fn serve(&self, py: Python<'_>, bar: &mut Bar<'_>) -> PyResult<bool> {
+        let mut check = |outcome: &mut PyResult<()>| {
+            if outcome.is_ok() {
+                *outcome = py.check_signals().and_then(|()| bar.show(&self.progress));
+            }
+        };
+        let (mut outcome, mut is_publishing) = (Ok(()), false);
         let mut checked = Instant::now();
         let mut with_gil = Duration::ZERO;
         loop {
             let event = self.next_event(with_gil).or_else(|| py.detach(|| self.next_event(CHECK_EVERY)));
             with_gil = if matches!(event, Some(Event::Call(_))) { NEXT_CALL } else { Duration::ZERO };
             match event {
-                Some(Event::Done) => return,
-                Some(Event::Call(call)) if outcome.is_ok() => *outcome = self.answer(py, call),
+                Some(Event::Done) => return outcome.map(|()| is_publishing),
+                Some(Event::Call(call)) if outcome.is_ok() => outcome = self.answer(py, call),
+                Some(Event::Publish(reply)) => {
+                    check(&mut outcome);
+                    is_publishing = outcome.is_ok() && reply.send(()).is_ok();
+                }
                 Some(Event::Call(_)) | None => {}
             }
-            if checked.elapsed() >= CHECK_EVERY {
+            if checked.elapsed() >= CHECK_EVERY && !is_publishing {
                 checked = Instant::now();
-                if outcome.is_ok() && !self.publishing.load(Ordering::SeqCst) {
-                    *outcome = py.check_signals().and_then(|()| bar.show(&self.progress));
-                }
+                check(&mut outcome);
             }
             if outcome.is_err() {
                 self.progress.cancel();

@@ -31,6 +31,7 @@ mod part_plan;
 mod parts;
 mod pickle;
 mod plan;
+mod preamble;
 mod progress;
 mod published;
 mod reader;

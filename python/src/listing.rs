@@ -43,7 +43,7 @@ impl Reader {
             (Some(_), _) => return Err(PyValueError::new_err("expected shard without range and sorted, found both")),
         };
         let snapshot = self.snapshot(py)?;
-        let keys = task::run(py, Bar::new(None), |progress| collect(&snapshot, order, progress))?;
+        let keys = task::run(py, Bar::none(), |progress| collect(&snapshot, order, progress))?;
         buffer::array(py, keys)
     }
 }

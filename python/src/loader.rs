@@ -61,10 +61,10 @@ enum Target {
 
 impl Sink for Target {
     #[inline]
-    fn put(&mut self, key: u64, value: &[u8]) -> sharddb::Result<()> {
+    fn put(&mut self, key: u64, preamble: &[u8], value: &[u8]) -> sharddb::Result<()> {
         match self {
-            Target::Build(loader) => loader.put(key, value),
-            Target::Update(updater) => Sink::put(updater, key, value),
+            Target::Build(loader) => loader.put(key, preamble, value),
+            Target::Update(updater) => Sink::put(updater, key, preamble, value),
         }
     }
 }
@@ -122,7 +122,7 @@ impl Loader {
         Ok(Loader { open, published: OnceLock::new() })
     }
 
-    /// Adds a pair: an int from 0 to 2**64 - 1 and its value, ``bytes`` or any contiguous buffer.
+    /// Adds a pair: an int from 0 to 2**64 - 1 and its value, ``bytes``, a ``ValueWithPreamble`` or any contiguous buffer.
     ///
     /// Errors of insertion may be raised by a later call, at the latest by ``finish``.
     fn __setitem__(&self, key: &Bound<'_, PyAny>, value: &Bound<'_, PyAny>) -> PyResult<()> {
@@ -134,7 +134,8 @@ impl Loader {
     /// ``extend(keys, offsets, data)``: the value of ``keys[i]`` is ``data[offsets[i]:offsets[i + 1]]``. ``keys``: n integers
     /// of any dtype; ``offsets``: n + 1 integers, ascending, such as int64; ``data``: contiguous bytes, such as uint8.
     /// ``extend(pairs)``: a mapping, an iterable of pairs, or an Arrow stream (an object with ``__arrow_c_stream__``) with a
-    /// column "key" of integers and a column "value" of binary or strings, or with two columns of these types.
+    /// column "key" of integers, a column "value" of binary or strings and perhaps such a column "preamble", or with two
+    /// columns.
     ///
     /// Arrays and streams are inserted without the GIL and without an object per value. They must not be changed meanwhile.
     /// Raises ``TypeError``, ``ValueError``, ``OverflowError``, what the iterable raises, ``DuplicateKey``, ``Io``.
@@ -152,7 +153,8 @@ impl Loader {
     /// has all these pairs publishes nothing and returns ``None``.
     ///
     /// ``progress``: a bar such as ``tqdm(unit="B", unit_scale=True)``. Each phase sets its attribute ``total`` and calls
-    /// ``set_description(phase)``, ``reset()`` and then ``update(n)`` with bytes.
+    /// ``set_description(phase)``, ``reset()`` and then ``update(n)`` with bytes. It is checked before the work begins, and nothing
+    /// is published if it raises.
     ///
     /// Runs without the GIL. A KeyboardInterrupt ends it within 50 ms, unless it waits for the disk, and nothing is
     /// published; once ``current`` is being swapped, it completes first, and ``published`` is set. Raises ``DuplicateKey``,
@@ -161,8 +163,9 @@ impl Loader {
     #[pyo3(signature = (progress=None))]
     fn finish<'py>(&self, py: Python<'py>, progress: Option<Bound<'py, PyAny>>) -> PyResult<Option<Published>> {
         let Open { writer, job } = self.open.take(py)?;
+        let bar = Bar::new(progress)?;
         let target = writer.finish(py)?;
-        let result = job.run_and_publish(py, Bar::new(progress), |job| job.publish(target.finish()?));
+        let result = job.run_and_publish(py, bar, |job| job.publish(target.finish()?));
         if let Some(published) = job.published() {
             self.published.get_or_init(|| published.clone());
         }

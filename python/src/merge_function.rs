@@ -14,6 +14,8 @@ use crate::bytes_like;
 pub(crate) enum Event {
     /// A call of the merge function.
     Call(Call),
+    /// The work is about to publish, and waits for the reply; it is dropped if nothing shall be published.
+    Publish(SyncSender<()>),
     /// The work has ended.
     Done,
 }

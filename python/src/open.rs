@@ -287,7 +287,7 @@ impl Open {
         if let Some(keys) = snapshot.key_count().or(self.counted.get().copied()) {
             return Ok(keys);
         }
-        let keys = task::run(py, Bar::new(None), |progress| count(&snapshot, progress))?;
+        let keys = task::run(py, Bar::none(), |progress| count(&snapshot, progress))?;
         Ok(*self.counted.get_or_init(|| keys)) // such a data set is not refreshed
     }
 }

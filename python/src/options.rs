@@ -42,7 +42,7 @@ impl<'py> Build<'py> {
         let mut build = Build {
             options,
             job: Job::new(None),
-            bar: Bar::new(None),
+            bar: Bar::none(),
             spec: None,
             data_encoding: None,
             index_encoding: None,
@@ -144,7 +144,7 @@ impl<'py> Build<'py> {
             "allow_sparse" => drop(options.allow_sparse(value.extract()?)),
             "allow_empty" => drop(options.allow_empty(value.extract()?)),
             "durable" => drop(options.durable(value.extract()?)),
-            "progress" => self.bar = Bar::new(Some(value)),
+            "progress" => self.bar = Bar::new(Some(value))?,
             _ => return Err(unknown(function, name)),
         }
         Ok(())
@@ -185,7 +185,7 @@ pub(crate) fn read_update<'py>(
     function: &str,
     arguments: Option<&Bound<'py, PyDict>>,
 ) -> PyResult<(UpdateOptions, Job, Bar<'py>)> {
-    let (mut options, job, mut bar) = (UpdateOptions::new(), Job::new(None), Bar::new(None));
+    let (mut options, job, mut bar) = (UpdateOptions::new(), Job::new(None), Bar::none());
     options.memory(MEMORY).progress(&job.progress);
     for (name, value) in arguments.into_iter().flatten().filter(|(_, value)| !value.is_none()) {
         match &*name.extract::<String>()? {
@@ -195,7 +195,7 @@ pub(crate) fn read_update<'py>(
             "threads" => drop(options.threads(threads(&value)?)),
             "temp_dir" => drop(options.temp_dir(value.extract::<PathBuf>()?)),
             "durable" => drop(options.durable(value.extract()?)),
-            "progress" => bar = Bar::new(Some(value)),
+            "progress" => bar = Bar::new(Some(value))?,
             name => return Err(unknown(function, name)),
         }
     }

@@ -14,6 +14,7 @@ use sharddb::{BulkLoader, Updater};
 use crate::bytes_like::{self, Held};
 use crate::errors::OrRaise;
 use crate::keys::{Key, Keys, room_for};
+use crate::preamble;
 
 /// Upper bounds on a batch, except for a single larger pair.
 const BATCH_BYTES: usize = 1 << 20;
@@ -21,20 +22,20 @@ pub(crate) const BATCH_PAIRS: usize = 1 << 14;
 
 /// Where pairs go.
 pub(crate) trait Sink: Send {
-    fn put(&mut self, key: u64, value: &[u8]) -> sharddb::Result<()>;
+    fn put(&mut self, key: u64, preamble: &[u8], value: &[u8]) -> sharddb::Result<()>;
 }
 
 impl Sink for BulkLoader {
     #[inline]
-    fn put(&mut self, key: u64, value: &[u8]) -> sharddb::Result<()> {
-        self.insert(key, value)
+    fn put(&mut self, key: u64, preamble: &[u8], value: &[u8]) -> sharddb::Result<()> {
+        self.insert_with_preamble(key, preamble, value)
     }
 }
 
 impl Sink for Updater {
     #[inline]
-    fn put(&mut self, key: u64, value: &[u8]) -> sharddb::Result<()> {
-        Updater::put(self, key, value)
+    fn put(&mut self, key: u64, preamble: &[u8], value: &[u8]) -> sharddb::Result<()> {
+        self.put_with_preamble(key, preamble, value)
     }
 }
 
@@ -44,12 +45,14 @@ pub(crate) struct Writer<S> {
     keys: Vec<u64>,
     /// The end of each value in `bytes`.
     ends: Vec<usize>,
+    /// The keys with a preamble, by their positions, and the ends of the preambles, which are before the values.
+    preambles: Vec<(usize, usize)>,
     bytes: Vec<u8>,
 }
 
 impl<S: Sink> Writer<S> {
     pub(crate) fn new(sink: S) -> Writer<S> {
-        Writer { sink, keys: Vec::new(), ends: Vec::new(), bytes: Vec::new() }
+        Writer { sink, keys: Vec::new(), ends: Vec::new(), preambles: Vec::new(), bytes: Vec::new() }
     }
 
     /// Inserts what was collected, and returns the sink.
@@ -61,6 +64,10 @@ impl<S: Sink> Writer<S> {
     /// Adds a pair.
     pub(crate) fn push(&mut self, key: &Bound<'_, PyAny>, value: &Bound<'_, PyAny>) -> PyResult<()> {
         let Key(key) = key.extract()?;
+        if let Some(preamble) = preamble::of(value)? {
+            self.bytes.extend_from_slice(preamble.as_bytes());
+            self.preambles.push((self.keys.len(), self.bytes.len()));
+        }
         bytes_like::append(value, &mut self.bytes)?;
         self.keys.push(key);
         self.ends.push(self.bytes.len());
@@ -105,9 +112,11 @@ impl<S: Sink> Writer<S> {
 
     fn insert_collected(&mut self) -> sharddb::Result<()> {
         let mut begin = 0;
-        for (key, end) in self.keys.drain(..).zip(self.ends.drain(..)) {
-            let value = self.bytes.get(begin..end).unwrap_or_default();
-            self.sink.put(key, value)?;
+        let mut preambles = self.preambles.drain(..).peekable();
+        for (at, (key, end)) in self.keys.drain(..).zip(self.ends.drain(..)).enumerate() {
+            let split = preambles.next_if(|(of, _)| *of == at).map_or(begin, |(_, end)| end);
+            let part = |range| self.bytes.get(range).unwrap_or_default();
+            self.sink.put(key, part(begin..split), part(split..end))?;
             begin = end;
         }
         self.bytes.clear();

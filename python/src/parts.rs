@@ -75,7 +75,7 @@ fn build_part(
 /// Raises ``InvalidInput`` for a missing or foreign receipt, and two of one task or part; ``Superseded`` if the first call was
 /// killed and its generation was rolled back or perhaps replaced since; ``Empty`` if the parts have no pairs and the store has
 /// some, without ``allow_empty``; ``NotFound`` or ``Corrupt`` for a part, ``Locked``,
-/// ``Io``; nothing is published then. A KeyboardInterrupt that arrives too late to cancel the publication has a note with the generation.
+/// ``Io``; nothing is published then. A KeyboardInterrupt that arrives while ``current`` is being swapped waits for the return.
 #[pyfunction]
 #[pyo3(
     signature = (store, job, plan, spills, parts, *, directory=None, **options),
@@ -103,7 +103,9 @@ fn publish_parts(
     let spills = spill_set(py, &plan, &directory, &spills)?;
     let parts =
         parts.iter().map(|text| PartReceipt::from_str(text)).collect::<sharddb::Result<Vec<_>>>().or_raise(py)?;
-    let publish = |running: &Job| running.publish_by(|| spills.publish(&store, job, parts, &build.options));
+    let publish = |running: &Job| {
+        running.publish_by(|| spills.publish_if(&store, job, parts, &build.options, || running.may_publish()))
+    };
     let (published, ()) = build.job.run_and_publish(py, build.bar, publish)?;
     Ok(published.into())
 }

@@ -31,7 +31,7 @@ impl Reader {
         };
         let snapshot = self.snapshot(py)?;
         let verify = |progress: &Progress| snapshot.verify_with(level, NonZero::<usize>::MIN, progress);
-        let report = task::run(py, Bar::new(progress), verify)?;
+        let report = task::run(py, Bar::new(progress)?, verify)?;
         Ok(report.into())
     }
 }

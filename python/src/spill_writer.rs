@@ -31,8 +31,8 @@ pub(crate) struct SpillWriter {
 }
 
 impl Sink for cluster::SpillWriter {
-    fn put(&mut self, key: u64, value: &[u8]) -> sharddb::Result<()> {
-        self.insert(key, value)
+    fn put(&mut self, key: u64, preamble: &[u8], value: &[u8]) -> sharddb::Result<()> {
+        self.insert_with_preamble(key, preamble, value)
     }
 }
 
@@ -78,8 +78,9 @@ impl SpillWriter {
     #[pyo3(signature = (progress=None))]
     fn finish(&self, py: Python<'_>, progress: Option<Bound<'_, PyAny>>) -> PyResult<String> {
         let (writer, job) = self.open.take(py)?;
+        let bar = Bar::new(progress)?;
         let spill = writer.finish(py)?;
-        let receipt = job.run(py, Bar::new(progress), |_| spill.finish())?;
+        let receipt = job.run(py, bar, |_| spill.finish())?;
         Ok(self.receipt.get_or_init(|| receipt.to_string()).clone())
     }
 

@@ -8,6 +8,7 @@ use pyo3::types::{PyString, PyType};
 use sharddb::{GenerationId, Progress, StoreWriter};
 
 use crate::errors::{self, OrRaise};
+use crate::job::Job;
 use crate::pickle::pickle_fields;
 use crate::progress::Bar;
 use crate::task;
@@ -119,14 +120,23 @@ impl Store {
     ///
     /// Verifies every checksum. ``progress``: a bar as for ``Loader.finish``, in bytes.
     ///
-    /// Runs without the GIL; a KeyboardInterrupt ends the copy within 50 ms, and nothing is published. One that arrives too
-    /// late, while ``current`` is being swapped, has a note with the generation. Raises ``InvalidInput``, ``Corrupt``,
-    /// ``Locked``, ``Io``, and what the bar raises.
-    #[pyo3(signature = (directory, progress=None))]
-    fn publish(&self, py: Python<'_>, directory: PathBuf, progress: Option<Bound<'_, PyAny>>) -> PyResult<u64> {
-        let adopt = |progress: &Progress| self.0.writer()?.progress(progress).adopt(&directory);
-        let note = |id: &GenerationId| Some(format!("{id} was published before this"));
-        task::run_noting(py, Bar::new(progress), adopt, note).map(GenerationId::get)
+    /// Runs without the GIL. A KeyboardInterrupt ends the copy within 50 ms, and nothing is published; once ``current`` is being
+    /// swapped, it waits for the return. Raises ``InvalidInput``, ``Corrupt``, ``Locked``, ``Empty`` for a generation without keys
+    /// if the store has some, without ``allow_empty``; ``Io``, and what the bar raises.
+    #[pyo3(signature = (directory, progress=None, *, allow_empty=false))]
+    fn publish(
+        &self,
+        py: Python<'_>,
+        directory: PathBuf,
+        progress: Option<Bound<'_, PyAny>>,
+        allow_empty: bool,
+    ) -> PyResult<u64> {
+        let adopt = |job: &Job| {
+            let copy = self.0.writer()?.progress(&job.progress).adopt_unpublished(&directory)?;
+            job.publish(copy.allow_empty(allow_empty))
+        };
+        let (published, ()) = Job::new(None).run_and_publish(py, Bar::new(progress)?, adopt)?;
+        Ok(published.generation.get())
     }
 
     /// Makes another generation current: ``to``, or the previous one of the history. Returns its number.
@@ -149,7 +159,7 @@ impl Store {
             ));
         }
         let gc = |progress: &Progress| self.0.writer()?.progress(progress).gc(keep);
-        let report = task::run(py, Bar::new(None), gc)?;
+        let report = task::run(py, Bar::none(), gc)?;
         let failed = report.failed.iter().map(|failure| (failure.id.get(), failure.error.to_string())).collect();
         Ok(GcReport { removed: numbers(report.removed), in_use: numbers(report.in_use), failed })
     }

@@ -21,19 +21,8 @@ pub(crate) const CHECK_EVERY: Duration = Duration::from_millis(50);
 /// exception, whatever the result of the work. The progress is shown once more when the work has ended well.
 pub(crate) fn run<T: Send, E: Into<Failure> + Send>(
     py: Python<'_>,
-    bar: Bar<'_>,
-    work: impl FnOnce(&Progress) -> Result<T, E> + Send,
-) -> PyResult<T> {
-    run_noting(py, bar, work, |_| None)
-}
-
-/// Like [`run`], for work with an effect. If it has ended well although an exception is returned, `note` is what the
-/// exception says about that.
-pub(crate) fn run_noting<T: Send, E: Into<Failure> + Send>(
-    py: Python<'_>,
     mut bar: Bar<'_>,
     work: impl FnOnce(&Progress) -> Result<T, E> + Send,
-    note: impl FnOnce(&T) -> Option<String>,
 ) -> PyResult<T> {
     let progress = Progress::new();
     let mut report = || bar.show(&progress);
@@ -60,31 +49,10 @@ pub(crate) fn run_noting<T: Send, E: Into<Failure> + Send>(
         }
         Ok((outcome, py.detach(|| worker.join())))
     })?;
-    if let Err(error) = outcome {
-        if let Ok(Ok(value)) = &result
-            && let Some(note) = note(value)
-        {
-            add_note(py, &error, &note);
-        }
-        return Err(error);
-    }
+    outcome?;
     let panicked = |_| errors::new(py, ErrorKind::Internal, "a task panicked", None, None);
     let value = result.map_err(panicked)?.map_err(|error| error.into().into_py(py))?;
-    match (report(), note(&value)) {
-        (Err(error), None) => Err(error),
-        (Err(error), Some(_)) => {
-            error.write_unraisable(py, None); // raised, it would say that the work had no effect
-            Ok(value)
-        }
-        (Ok(()), _) => Ok(value),
-    }
-}
-
-/// Adds a note to an exception.
-pub(crate) fn add_note(py: Python<'_>, error: &PyErr, note: &str) {
-    if let Err(failed) = error.value(py).call_method1("add_note", (note,)) {
-        failed.write_unraisable(py, None);
-    }
+    report().map(|()| value)
 }
 
 /// Runs `work` on a thread, without the GIL, and checks for signals every 50 ms.

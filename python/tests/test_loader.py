@@ -502,19 +502,6 @@ def test_progress_on_tqdm(tmp_path: Path) -> None:
     assert "publish" in text.getvalue()
 
 
-def test_a_bar_that_raises(tmp_path: Path) -> None:
-    class Broken(Bar):
-        def set_description(self, phase: str) -> None:
-            raise LookupError("no terminal")
-
-    loader = sharddb.Loader(tmp_path / "store")
-    loader.extend((key, bytes(1000)) for key in range(100_000))
-    with pytest.raises(LookupError, match="no terminal"):
-        loader.finish(progress=Broken())
-    # it is called within 50 ms, or at the end, after the publication
-    assert (loader.published is not None) == (tmp_path / "store/current").exists()
-
-
 def test_a_plan_is_a_spec(tmp_path: Path) -> None:
     plan = sharddb.plan(count=10_000_000, value_bytes="1GB")
     assert plan.reason == "unknown keys" and plan.keys == 10_000_000
@@ -562,31 +549,6 @@ def test_references_to_objects_are_no_bytes(tmp_path: Path, value: Any) -> None:
         with sharddb.Loader(tmp_path / "store", on_duplicate=lambda _key, _values: value) as loader:
             loader[1] = b""
     assert not (tmp_path / "store" / "current").exists()
-
-
-def test_an_exception_of_the_bar_around_publication(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    class Bar:
-        total: float | None = None
-
-        def set_description(self, name: str) -> None:
-            if name == "publish":
-                raise RuntimeError(name)
-
-        def reset(self) -> None: ...
-
-        def update(self, _n: int) -> None: ...
-
-    with sharddb.Loader(tmp_path / "store") as loader:
-        loader[1] = b"one"
-    shown: list[Any] = []
-    monkeypatch.setattr(sys, "unraisablehook", shown.append)
-    try:
-        published, _ = sharddb.update(tmp_path / "store", {2: b"two"}, progress=Bar())
-    except RuntimeError as error:  # the bar was asked while the update was published, on a slow disk
-        assert bool(getattr(error, "__notes__", [])) == (sharddb.Store(tmp_path / "store").current == 2)
-    else:
-        assert [str(unraisable.exc_value) for unraisable in shown] == ["publish"]
-        assert published is not None and published.generation == sharddb.Store(tmp_path / "store").current == 2
 
 
 def test_the_bar_is_that_of_finish(tmp_path: Path) -> None:

@@ -185,13 +185,22 @@ impl PositionedFile {
     }
 }
 
-/// Replaces an `Io` error by `GenerationGone` if the directory of the file no longer exists.
+/// Replaces an `Io` error of a file that a generation has by `GenerationGone` if the directory no longer exists, and by
+/// `Corrupt` if only the file is missing.
 pub(crate) fn explain_missing(error: Error, directory: &Path) -> Error {
-    if error.kind() == ErrorKind::Io && matches!(entry::exists(directory), Ok(false)) {
-        let message = "the generation was deleted while it was in use: refresh to follow the store";
-        return Error::new(ErrorKind::GenerationGone, message).at_path(directory);
+    if error.kind() != ErrorKind::Io {
+        return error;
     }
-    error
+    match entry::exists(directory) {
+        Ok(false) => {
+            let message = "the generation was deleted while it was in use: refresh to follow the store";
+            Error::new(ErrorKind::GenerationGone, message).at_path(directory)
+        }
+        Ok(true) if error.io_kind() == Some(io::ErrorKind::NotFound) => {
+            error.with_kind(ErrorKind::Corrupt).and("a file of the generation is missing")
+        }
+        _ => error,
+    }
 }
 
 #[cfg(unix)]

@@ -95,6 +95,20 @@ impl SpillSet {
         parts: impl IntoIterator<Item = PartReceipt>,
         options: &BuildOptions,
     ) -> Result<Published> {
+        self.publish_if(store, job, parts, options, || Ok(()))
+    }
+
+    /// Publishes like [`publish`](SpillSet::publish). Calls `may` before the generation becomes current, unless an earlier
+    /// call published it; its error is returned.
+    #[doc(hidden)]
+    pub fn publish_if(
+        &self,
+        store: impl AsRef<Path>,
+        job: &str,
+        parts: impl IntoIterator<Item = PartReceipt>,
+        options: &BuildOptions,
+        may: impl FnOnce() -> Result<()>,
+    ) -> Result<Published> {
         let directory = PartsDir::of_job(store.as_ref(), job)?;
         let job = self.job(directory, parts, options)?;
         if !job.directory.exists()? {
@@ -102,7 +116,7 @@ impl SpillSet {
                            the names";
             return Err(Error::new(ErrorKind::NotFound, message).at_path(job.directory.path()));
         }
-        disk::with_syncs_if(options.durable, || job.publish(store.as_ref(), options))
+        disk::with_syncs_if(options.durable, || job.publish(store.as_ref(), options, may))
     }
 
     /// Combines the receipts of all parts, in any order. Reads nothing.
@@ -201,12 +215,12 @@ fn digest_of(parts: &[PartReceipt], options: &BuildOptions) -> Digest {
 }
 
 impl Job<'_> {
-    fn publish(&self, store: &Path, options: &BuildOptions) -> Result<Published> {
+    fn publish(&self, store: &Path, options: &BuildOptions, may: impl FnOnce() -> Result<()>) -> Result<Published> {
         let store = Store::create(store)?;
         let writer = store.writer()?;
         let publication = match self.earlier(&store, &writer)? {
             Some(earlier) => earlier,
-            None => self.publish_now(&writer, options)?,
+            None => self.publish_now(&writer, options, may)?,
         };
         if self.directory.mark(Mark::Published, &self.digest)?.is_none() {
             self.directory.write_mark(Mark::Published, &self.digest, &publication.to_json())?;
@@ -269,8 +283,14 @@ impl Job<'_> {
         Error::new(ErrorKind::Superseded, message).at_path(&self.directory.mark_path(mark, &self.digest))
     }
 
-    fn publish_now(&self, writer: &StoreWriter, options: &BuildOptions) -> Result<Publication> {
+    fn publish_now(
+        &self,
+        writer: &StoreWriter,
+        options: &BuildOptions,
+        may: impl FnOnce() -> Result<()>,
+    ) -> Result<Publication> {
         let candidate = self.write(writer, options)?;
+        may()?;
         let manifest = read_whole(&candidate.path().join(manifest::FILE_NAME), manifest::MAX_BYTES)?;
         let manifest = Digest::of(&manifest);
         let published = candidate.publish_after(|published| {
@@ -315,6 +335,7 @@ impl Job<'_> {
             written.value_bytes = written.value_bytes.saturating_add(content.value_bytes);
             written.dropped = written.dropped.saturating_add(content.dropped);
         }
+        generation.options.check_preambles(written.shards.is_empty(), layout.preambles)?;
         generation.complete(written)
     }
 

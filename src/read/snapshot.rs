@@ -11,6 +11,7 @@ use crate::bytes::{live_maps, read_whole};
 use crate::error::{Error, Result};
 use crate::format::info;
 use crate::format::layout::Layout;
+use crate::format::multilod;
 use crate::format::spec::ShardingSpec;
 use crate::fs::entry;
 use crate::ids::ShardNumber;
@@ -119,6 +120,34 @@ impl Snapshot {
         match self.generation.find(key)? {
             Some(found) => found.reader().preamble(&found.key, n).map(Some),
             None => Ok(None),
+        }
+    }
+
+    /// Returns the whole preamble and the decoded value of a key; `None` if the key is absent. In foreign data the preamble is
+    /// what no index names before the value.
+    ///
+    /// Cost for foreign data sets: the first call per shard reads all its indexes and keeps 16 bytes per key.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`get`](Snapshot::get).
+    pub fn get_with_preamble(&self, key: u64) -> Result<Option<(Value<'_>, Value<'_>)>> {
+        match self.generation.find(key)? {
+            Some(found) => found.reader().with_preamble(&found.key).map(Some),
+            None => Ok(None),
+        }
+    }
+
+    /// Returns whether pairs may have preambles: as the layout says or, in foreign data, if the `info` says that values are
+    /// manifests of multi-resolution meshes.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`info`](Snapshot::info).
+    pub fn has_preambles(&self) -> Result<bool> {
+        match self.layout() {
+            Some(layout) => Ok(layout.preambles),
+            None => Ok(self.info()?.as_deref().is_some_and(multilod::is_stated_by)),
         }
     }
 

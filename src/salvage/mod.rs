@@ -196,6 +196,7 @@ impl Salvage {
     ///
     /// Those of the loader. Damage of the data set is not an error but a loss.
     pub fn write(&self, loader: &mut BulkLoader, mut lost: impl FnMut(&Finding)) -> Result<SalvageReport> {
+        loader.needs_fragments = false; // a manifest is kept even if its fragments are lost
         let mut outcome = Outcome { report: SalvageReport::default(), lost: &mut lost };
         self.check_info(&mut outcome);
         for number in self.shard_numbers() {

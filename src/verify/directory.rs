@@ -127,10 +127,11 @@ impl Listing {
         let lens = self.lens(number);
         let stated_len = generation.manifest().and_then(|manifest| manifest.shard(number)).map(|record| record.bytes);
         match error.kind() {
+            _ if lens.shard.is_none() && lens.index.is_none() => FindingKind::MissingShard,
+            _ if error.io_kind().is_some() => FindingKind::UnreadableShard,
             // opening a shard checks its length, and loading one also its CRC-32
-            ErrorKind::Corrupt if lens.shard.is_some() && lens.shard == stated_len => FindingKind::FileCrc,
+            ErrorKind::Corrupt if lens.shard == stated_len => FindingKind::FileCrc,
             ErrorKind::Corrupt => FindingKind::WrongLength,
-            ErrorKind::Io if lens.shard.is_none() && lens.index.is_none() => FindingKind::MissingShard,
             _ => FindingKind::UnreadableShard,
         }
     }

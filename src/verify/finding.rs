@@ -177,6 +177,8 @@ finding_kinds! {
     ValueCheck, "value-check", Error;
     /// A stored value does not decode.
     BadValue, "bad-value", Error;
+    /// A manifest of a multi-resolution mesh has fewer bytes before it than its fragments: readers take other bytes for them.
+    MissingFragments, "missing-fragments", Error;
     /// The bytes before a value do not match their check, or were not verified because they follow a damaged index or
     /// range, so that their start is unknown.
     PreambleCheck, "preamble-check", Error;

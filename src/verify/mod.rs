@@ -6,6 +6,7 @@
 //! index       minishard indexes, the hash of every key, overlaps and gaps       minishard, misplaced, extents, gaps
 //!             the key file                                                      key_sum
 //! data        values, checks, preambles, padding, the CRC-32 of files            shard, minishard, gaps
+//!             the fragments before manifests of meshes                          mod
 //! ```
 //!
 //! `team` does this for all shards, on one or several threads.
@@ -30,9 +31,10 @@ use std::num::NonZero;
 pub use finding::{Finding, FindingKind, Severity};
 pub use report::VerifyReport;
 
-use crate::error::{Error, Result};
-use crate::format::manifest;
+use crate::error::{Error, ErrorKind, Result};
+use crate::format::{manifest, multilod};
 use crate::read::generation::Generation;
+use crate::read::shard::Entry;
 use crate::read::snapshot::Snapshot;
 use crate::read::sorted_keys::key_file::KeyFile;
 use crate::threads::progress::{Phase, Progress};
@@ -63,8 +65,8 @@ pub enum VerifyLevel {
     ///
     /// Cost: reads all indexes.
     Index,
-    /// Values, and the checks, preambles and padding of native shards. With a manifest also the CRC-32 of every shard file,
-    /// which covers all of its bytes.
+    /// Values, and the checks, preambles and padding of native shards; that manifests of multi-resolution meshes have their
+    /// fragments before them. With a manifest also the CRC-32 of every shard file, which covers all of its bytes.
     ///
     /// Cost: reads the indexes and values of every shard, in storage order. With a manifest, before that also reads the
     /// whole shard file sequentially.
@@ -116,7 +118,7 @@ impl Snapshot {
     /// # Ok(()) }
     /// ```
     pub fn verify(&self, level: VerifyLevel) -> Result<VerifyReport> {
-        verify(&self.generation, level, NonZero::<usize>::MIN, &Progress::new())
+        self.verify_with(level, NonZero::<usize>::MIN, &Progress::new())
     }
 
     /// Like [`verify`](Snapshot::verify), on up to `threads` threads. The report is the same, with the findings in the same
@@ -149,26 +151,20 @@ impl Snapshot {
         threads: NonZero<usize>,
         progress: &Progress,
     ) -> Result<VerifyReport> {
-        verify(&self.generation, level, threads, progress)
+        let generation = &*self.generation;
+        let mut report = VerifyReport::new(level);
+        let listing = Listing::read(generation)?;
+        let shards = || generation.shard_numbers();
+        progress.begin(Phase::Verify, shards().map(|number| listing.bytes_to_verify(generation, number, level)).sum());
+        listing.verify(generation, &mut report);
+        verify_shards(generation, &listing, threads, &mut report, progress)?;
+        verify_total_value_bytes(generation, &mut report);
+        verify_key_file(generation, &mut report);
+        let file_bytes = shards().map(|number| listing.shard_len(number)).fold(0, u64::saturating_add);
+        verify_fragments(self, file_bytes, &mut report, progress)?;
+        progress.check()?;
+        Ok(report)
     }
-}
-
-fn verify(
-    generation: &Generation,
-    level: VerifyLevel,
-    threads: NonZero<usize>,
-    progress: &Progress,
-) -> Result<VerifyReport> {
-    let mut report = VerifyReport::new(level);
-    let listing = Listing::read(generation)?;
-    let shards = generation.shard_numbers();
-    progress.begin(Phase::Verify, shards.map(|number| listing.bytes_to_verify(generation, number, level)).sum());
-    listing.verify(generation, &mut report);
-    verify_shards(generation, &listing, threads, &mut report, progress)?;
-    verify_total_value_bytes(generation, &mut report);
-    verify_key_file(generation, &mut report);
-    progress.check()?;
-    Ok(report)
 }
 
 /// Compares the total length of values with the manifest, unless there are errors: a bad index would make the total
@@ -214,6 +210,40 @@ fn sum_of_ascending(file: &KeyFile) -> Result<Option<KeySum>> {
         sum.add(key);
     })?;
     Ok(ascends.then_some(sum))
+}
+
+/// Reads all manifests, if the values are some, and no damage was found: a bad index would make the places of fragments
+/// wrong. `file_bytes` is the length of all shards; values that overlap may be longer, and are not read again.
+///
+/// Errors: `Cancelled`.
+fn verify_fragments(
+    snapshot: &Snapshot,
+    file_bytes: u64,
+    report: &mut VerifyReport,
+    progress: &Progress,
+) -> Result<()> {
+    let is_read_again = report.level == VerifyLevel::Data && report.is_clean() && report.value_bytes <= file_bytes;
+    if !is_read_again || !matches!(snapshot.info(), Ok(Some(info)) if multilod::is_stated_by(&info)) {
+        return Ok(());
+    }
+    for entry in snapshot {
+        progress.check()?;
+        match entry.and_then(|entry| verify_entry(&entry)) {
+            Ok(()) => {}
+            Err(error) if error.kind() == ErrorKind::InvalidInput => {
+                report.add(FindingKind::MissingFragments, error.with_kind(ErrorKind::Corrupt));
+            }
+            Err(error) => report.add(FindingKind::UnreadableShard, error),
+        }
+    }
+    Ok(())
+}
+
+/// Errors: `InvalidInput` if fragments are missing; those of reading.
+fn verify_entry(entry: &Entry<'_>) -> Result<()> {
+    let at = |error: Error| entry.at(error);
+    let before = entry.bytes_before().map_err(at)?;
+    multilod::check_fragments(&entry.value()?, before).map_err(at)
 }
 
 #[cfg(test)]

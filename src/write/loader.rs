@@ -5,6 +5,7 @@ use std::io::Read;
 use std::path::Path;
 
 use crate::error::{Error, Result};
+use crate::format::multilod;
 use crate::fs::disk;
 use crate::store::{PendingGeneration, Store};
 use crate::threads::progress::Phase;
@@ -40,6 +41,8 @@ pub struct BulkLoader {
     // in drop order: the threads of the sorter must end before `pending` removes the directory that they write to
     sorter: Sorter,
     pending: PendingGeneration,
+    /// Whether each value needs its fragments as preamble; false for what is salvaged.
+    pub(crate) needs_fragments: bool,
 }
 
 impl BulkLoader {
@@ -63,7 +66,8 @@ impl BulkLoader {
         let pending = disk::with_syncs_if(options.durable, begin)?;
         let sorter = Sorter::of_build(&options, pending.spill_dir())?;
         options.progress.begin(Phase::Insert, 0);
-        Ok(BulkLoader { options, sorter, pending })
+        let needs_fragments = options.needs_fragments();
+        Ok(BulkLoader { options, sorter, pending, needs_fragments })
     }
 
     /// Adds a pair.
@@ -133,8 +137,12 @@ impl BulkLoader {
     ///
     /// # Errors
     ///
-    /// Those of [`insert`](BulkLoader::insert).
+    /// Those of [`insert`](BulkLoader::insert); `InvalidInput` if the [`info`](BuildOptions::info) says that values are
+    /// manifests of multi-resolution meshes, and the preamble is shorter than the fragments that this one states.
     pub fn insert_with_preamble(&mut self, key: u64, preamble: &[u8], value: &[u8]) -> Result<()> {
+        if self.needs_fragments {
+            multilod::check_fragments(value, preamble.len() as u64).map_err(|error| error.at_key(key))?;
+        }
         self.sorter.add(key, (preamble.len() as u64, value.len() as u64), Source::Slices(preamble, value))
     }
 
@@ -156,7 +164,8 @@ impl BulkLoader {
     ///
     /// # Errors
     ///
-    /// Those of [`insert`](BulkLoader::insert) and of [`Candidate::publish`]; `InvalidSpec` if the shard indexes would
+    /// Those of [`insert`](BulkLoader::insert) and of [`Candidate::publish`]; `InvalidInput` if the [`info`](BuildOptions::info)
+    /// says that values are manifests of multi-resolution meshes, and none has a preamble; `InvalidSpec` if the shard indexes would
     /// take more bytes than [`BuildOptions::allow_sparse`] permits; `TooLarge` for a gzip minishard index that readers
     /// refuse by default, or a manifest that they refuse; `InvalidInput` if an insertion failed. After an error the
     /// previous generation is current, with the exception that [`Candidate::publish`] describes.
@@ -181,9 +190,13 @@ impl BulkLoader {
     }
 
     fn write(self) -> Result<Candidate> {
-        let BulkLoader { options, sorter, pending } = self;
+        let BulkLoader { options, sorter, pending, needs_fragments } = self;
         let sorted = sorter.sort()?;
-        let layout = options.layout(sorted.totals.has_preambles);
+        let has_preambles = sorted.totals.has_preambles;
+        if needs_fragments {
+            options.check_preambles(sorted.totals.stored_bytes == 0, has_preambles)?;
+        }
+        let layout = options.layout(has_preambles);
         let spec = sorted.spec.with_data_encoding(options.encoding());
         GenerationWriter { options: &options, pending, spec, layout }.write_sorted(sorted)
     }

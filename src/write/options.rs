@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use crate::error::{Error, Result};
 use crate::format::info::Info;
 use crate::format::layout::{Layout, ValueAlignment};
+use crate::format::multilod;
 use crate::format::nested::NestedSharding;
 use crate::format::spec::{Encoding, ShardingSpec};
 use crate::plan::{KeyStats, Plan, Profile};
@@ -406,6 +407,23 @@ impl BuildOptions {
             Some(spec) => spec.data_encoding(),
             None => self.data_encoding.unwrap_or_default(),
         }
+    }
+
+    /// Whether the values are manifests of multi-resolution meshes, which have their fragments as preambles.
+    pub(crate) fn needs_fragments(&self) -> bool {
+        self.info.as_deref().is_some_and(multilod::is_stated_by)
+    }
+
+    /// Errors: `InvalidInput` if no pair has a preamble, although the values are manifests of multi-resolution meshes.
+    pub(crate) fn check_preambles(&self, is_empty: bool, has_preambles: bool) -> Result<()> {
+        if has_preambles || is_empty || !self.needs_fragments() {
+            return Ok(());
+        }
+        Err(Error::invalid_input(format!(
+            "expected the fragments of meshes as the preambles of their manifests, as the info says by {}, found no pair with a \
+             preamble: insert each manifest with its preamble",
+            multilod::TYPE
+        )))
     }
 
     /// Returns the layout of the shards, given whether any pair has a preamble.

@@ -16,6 +16,7 @@ use crate::bytes::read_whole;
 use crate::error::{Error, Result};
 use crate::format::layout::{Layout, ValueAlignment};
 use crate::format::manifest::{self, Manifest, ShardRecord};
+use crate::format::multilod;
 use crate::fs::{self, disk};
 use crate::ids::ShardNumber;
 use crate::read::options::OpenOptions;
@@ -175,6 +176,8 @@ pub struct Updater {
     // in drop order: the threads of the sorter must end before `pending` removes the directory that they write to
     changes: Sorter,
     pending: PendingGeneration,
+    /// Whether each value that is put needs its fragments as preamble.
+    needs_fragments: bool,
 }
 
 impl Updater {
@@ -224,7 +227,8 @@ impl Updater {
         let data_encoding = base.spec().data_encoding();
         let changes = Sorter::new(&options.build, Duplicates::KeepLast, data_encoding, pending.spill_dir(), 0)?;
         options.build.progress.begin(Phase::Insert, 0);
-        Ok(Updater { options, base, is_of_store, changed: HashSet::new(), changes, pending })
+        let needs_fragments = options.build.needs_fragments();
+        Ok(Updater { options, base, is_of_store, changed: HashSet::new(), changes, pending, needs_fragments })
     }
 
     /// Returns the generation that is updated.
@@ -251,6 +255,9 @@ impl Updater {
     ///
     /// Those of [`put`](Updater::put).
     pub fn put_with_preamble(&mut self, key: u64, preamble: &[u8], value: &[u8]) -> Result<()> {
+        if self.needs_fragments {
+            multilod::check_fragments(value, preamble.len() as u64).map_err(|error| error.at_key(key))?;
+        }
         self.note_shard(key);
         self.changes.add(key, (preamble.len() as u64, value.len() as u64), Source::Slices(preamble, value))
     }
@@ -312,7 +319,7 @@ impl Updater {
     }
 
     fn apply(self) -> Result<(Candidate, UpdateReport)> {
-        let Updater { options, base, is_of_store, changed, changes, pending } = self;
+        let Updater { options, base, is_of_store, changed, changes, pending, .. } = self;
         let changes = changes.sort()?;
         let Some(manifest) = base.generation.manifest() else {
             return apply_to_foreign(&options, &base, changes, pending);

@@ -116,12 +116,12 @@ fn iteration_meets_the_question_mark() {
         (&snapshot).into_iter().map(|entry| entry.map(|entry| entry.key())).collect::<Result<_, _>>().unwrap();
     assert_eq!(keys.len(), 100);
 
-    // an unreadable shard is returned as an error
+    // a missing shard is returned as an error
     let shard = store.path().join("current/0.shard");
     let broken = OpenOptions::new().check_shards(false).open(store.path()).unwrap().snapshot();
     std::fs::remove_file(&shard).unwrap();
     let Err(Failure::Database(error)) = broken.try_for_each(|_, _| Ok::<(), Failure>(())) else { panic!("no error") };
-    assert_eq!(error.kind(), ErrorKind::Io);
+    assert_eq!((error.kind(), error.io_kind()), (ErrorKind::Corrupt, Some(std::io::ErrorKind::NotFound)));
 }
 
 #[test]

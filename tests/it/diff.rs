@@ -463,7 +463,7 @@ fn a_damaged_place_is_reported_once() {
         fs::rename(&path, path.with_extension("away")).unwrap();
         let reopened = missing.open(&old_path).unwrap().snapshot();
         let (_, errors, _) = run(&Diff::between(&reopened, &full));
-        assert_eq!(errors.iter().map(sharddb::Error::kind).collect::<Vec<_>>(), [ErrorKind::Io]);
+        assert_eq!(errors.iter().map(sharddb::Error::kind).collect::<Vec<_>>(), [ErrorKind::Corrupt]);
         fs::rename(path.with_extension("away"), &path).unwrap();
     }
 }

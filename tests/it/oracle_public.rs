@@ -442,7 +442,7 @@ fn half_of_an_obsolete_pair_is_an_error() {
     for storage in Storage::ALL {
         let snapshot = storage.open(&OpenOptions::new(), scratch.path()).unwrap().snapshot();
         let error = snapshot.get(0).unwrap_err();
-        assert_eq!((error.kind(), error.path()), (ErrorKind::Io, Some(&*file.with_extension("data"))));
+        assert_eq!((error.kind(), error.path()), (ErrorKind::Corrupt, Some(&*file.with_extension("data"))));
     }
 }
 

@@ -135,22 +135,22 @@ const BREAKAGES: [Breakage; 12] = [
     ("truncated shard", ErrorKind::Corrupt, |path| resize_a_shard(path, |len| len - 1)),
     ("empty shard", ErrorKind::Corrupt, |path| resize_a_shard(path, |_| 0)),
     ("longer shard", ErrorKind::Corrupt, |path| resize_a_shard(path, |len| len + 1)),
-    ("missing shard", ErrorKind::Io, |path| fs::remove_file(generation::a_shard_of(path)).unwrap()),
+    ("missing shard", ErrorKind::Corrupt, |path| fs::remove_file(generation::a_shard_of(path)).unwrap()),
     ("directory for a shard", ErrorKind::Io, |path| {
         let shard = generation::a_shard_of(path);
         fs::remove_file(&shard).unwrap();
         fs::create_dir(shard).unwrap();
     }),
-    ("missing manifest", ErrorKind::Io, |path| fs::remove_file(path.join("manifest.json")).unwrap()),
+    ("missing manifest", ErrorKind::Corrupt, |path| fs::remove_file(path.join("manifest.json")).unwrap()),
     ("edited manifest", ErrorKind::Corrupt, |path| edit(&path.join("manifest.json"), "\"keys\": ", "\"keys\": 1")),
     ("manifest of another", ErrorKind::Corrupt, |path| {
         let other = path.with_file_name(id(1).to_string()).join("manifest.json");
         fs::write(path.join("manifest.json"), fs::read(other).unwrap()).unwrap();
     }),
     ("edited info", ErrorKind::Corrupt, |path| edit(&path.join("info"), "\"label\": ", "\"label\":  ")),
-    ("missing info", ErrorKind::Io, |path| fs::remove_file(path.join("info")).unwrap()),
+    ("missing info", ErrorKind::Corrupt, |path| fs::remove_file(path.join("info")).unwrap()),
     ("info that is no JSON", ErrorKind::InvalidSpec, |path| fs::write(path.join("info"), "{").unwrap()),
-    ("empty directory", ErrorKind::Io, |path| {
+    ("empty directory", ErrorKind::Corrupt, |path| {
         fs::remove_dir_all(path).unwrap();
         fs::create_dir(path).unwrap();
     }),

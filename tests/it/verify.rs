@@ -453,6 +453,20 @@ fn shift_keys(path: &Path) {
     fs::write(path, bytes).unwrap();
 }
 
+/// A foreign mesh of one fragment of 5 bytes, with `before` bytes before its manifest.
+fn meshes(before: usize) -> Case {
+    let manifest = [0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 1, 0, 0, 0, 5_u32].map(u32::to_le_bytes).concat();
+    let stored = shard(&[[7, before as u64, 64]], &[vec![b'D'; before], manifest].concat());
+    let info = r#", "@type": "neuroglancer_multilod_draco""#;
+    Case::open(data_set((0, 0), info, &[("0.shard", stored)]), VerifyLevel::Data)
+}
+
+#[test]
+fn fragments_are_missing_if_there_are_fewer_bytes_than_the_manifest_states() {
+    let errors = |before| meshes(before).snapshot.verify(VerifyLevel::Data).unwrap().errors();
+    assert_eq!([0, 4, 5, 6].map(errors), [1, 1, 0, 0]);
+}
+
 /// A data set that breaks the rule of `kind`.
 fn case(kind: FindingKind) -> Case {
     use FindingKind as Kind;
@@ -563,6 +577,7 @@ fn case(kind: FindingKind) -> Case {
         Kind::PreambleCheck => {
             Case::changed(Data, |directory| flip(directory.join("0.shard"), value_of_key_2(directory) - 1))
         }
+        Kind::MissingFragments => meshes(4),
         Kind::NonzeroPadding => Case::own_rows(Data, 16, &[[7, 8, 1]], b"\0\0\0!\0\0\0\0x"),
         other => panic!("no case of {other}"),
     }

@@ -114,7 +114,9 @@ impl Args {
                 check_old(updater.base(), &edit)?;
             }
             match &edit.new {
-                Some(Bytes { preamble, value }) => updater.put_with_preamble(edit.key, preamble, value)?,
+                Some(Bytes { preamble, value }) => {
+                    updater.put_with_preamble(edit.key, preamble, value).map_err(Failure::of_pair)?
+                }
                 None => updater.delete(edit.key)?,
             }
             Ok(())

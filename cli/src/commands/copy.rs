@@ -17,7 +17,7 @@ use crate::commands::new_store::{NewStore, refuse_inside, suggest_salvage};
 use crate::commands::stages::{Stages, reading_source};
 use crate::context::Context;
 use crate::exit::Exit;
-use crate::failure::Result;
+use crate::failure::{Failure, Result};
 use crate::foreign;
 use crate::remote::url::local_path;
 
@@ -169,6 +169,7 @@ impl Copy<'_> {
         if entry.location() != self.source.spec().route(entry.key()) {
             return Err(misplaced(entry.key(), self.path));
         }
-        Ok(self.loader.insert_with_preamble(entry.key(), &entry.preamble()?, &entry.value()?)?)
+        let (preamble, value) = (entry.preamble()?, entry.value()?);
+        self.loader.insert_with_preamble(entry.key(), &preamble, &value).map_err(Failure::of_pair)
     }
 }

@@ -250,7 +250,8 @@ impl Args {
                 if entry.location() != source.spec().route(entry.key()) {
                     return Err(misplaced(entry.key(), &self.source));
                 }
-                loader.insert_with_preamble(entry.key(), &entry.preamble()?, &entry.value()?)?;
+                let (preamble, value) = (entry.preamble()?, entry.value()?);
+                loader.insert_with_preamble(entry.key(), &preamble, &value).map_err(Failure::of_pair)?;
                 read.add(1);
             }
         }

@@ -54,7 +54,9 @@ impl Args {
         let previous = store.current().unwrap_or_default(); // a rollback may repair it
         let history = if generation.is_none() { store.history()? } else { Vec::new() };
         let kept = copies(store.path())?;
+        let cleanup = context.interrupt.publishing();
         let id = store.writer()?.rollback(generation)?;
+        cleanup.done();
         for copy in copies(store.path())?.difference(&kept) {
             warn(format_args!(
                 "sharddb: current was a directory that differs from the generation it copies, and is kept as {}: sharddb verify \

@@ -9,6 +9,7 @@ mod members;
 mod values;
 
 use clap::ValueEnum;
+use sharddb::internal::multilod;
 
 pub(crate) use members::{Described, check, not_drawn, write};
 pub(crate) use values::{HEAD, Values};
@@ -30,7 +31,7 @@ impl Kind {
         match self {
             Kind::Skeletons => "neuroglancer_skeletons",
             Kind::Mesh => "neuroglancer_legacy_mesh",
-            Kind::MultiresMesh => "neuroglancer_multilod_draco",
+            Kind::MultiresMesh => multilod::TYPE,
         }
     }
 }

@@ -3,14 +3,14 @@
 //! ```text
 //! skeleton | vertices u32 | edges u32 | positions 12 each | edges 8 each | attributes of each vertex |
 //! mesh     | vertices u32 | positions 12 each | triangles 12 each |    or a Draco file
-//! manifest | chunk shape 12 | grid origin 12 | lods u32 | scales 4 each | offsets 12 each | fragments u32 each |
-//!          then for each lod | positions 12 each | lengths 4 each |
 //! ```
+//!
+//! A manifest and its fragments: see [`multilod`](sharddb::internal::multilod).
+
+use sharddb::internal::multilod::Lengths;
 
 /// The bytes of a value that [`Values::check`] needs. Of a longer manifest only the length of the value is known.
 pub(crate) const HEAD: usize = 1 << 20;
-
-const MANIFEST_START: usize = 28;
 
 /// The form of all values of a data set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -73,10 +73,14 @@ pub(super) fn attribute_bytes(value_len: u64, head: &[u8]) -> Result<Option<u64>
     }
 }
 
+/// The little endian word at an offset.
+fn word(head: &[u8], at: usize) -> Option<u32> {
+    head.get(at..)?.first_chunk().map(|word| u32::from_le_bytes(*word))
+}
+
 /// The numbers of vertices and edges.
 fn counts(head: &[u8]) -> Result<(u32, u32), String> {
-    let mut words = Words(head);
-    match (words.next(), words.next()) {
+    match (word(head, 0), word(head, 4)) {
         (Some(vertices), Some(edges)) => Ok((vertices, edges)),
         _ => Err(format!("expected a skeleton of at least 8 bytes, found {}", head.len())),
     }
@@ -86,8 +90,7 @@ fn check_mesh(value_len: u64, head: &[u8]) -> Result<(), String> {
     if head.starts_with(b"DRACO") {
         return Ok(());
     }
-    let vertices =
-        Words(head).next().ok_or_else(|| format!("expected a mesh of at least 4 bytes, found {value_len}"))?;
+    let vertices = word(head, 0).ok_or_else(|| format!("expected a mesh of at least 4 bytes, found {value_len}"))?;
     let triangles = value_len.checked_sub(4 + 12 * u64::from(vertices));
     match triangles {
         Some(bytes) if bytes.is_multiple_of(12) => Ok(()),
@@ -100,46 +103,17 @@ fn check_mesh(value_len: u64, head: &[u8]) -> Result<(), String> {
 
 fn check_manifest(preamble_len: u64, manifest: &[u8]) -> Result<(), String> {
     let wrong = || format!("expected a manifest of a multi-resolution mesh, found {} other bytes", manifest.len());
-    let (expected_len, fragments_len) = manifest_lengths(manifest).ok_or_else(wrong)?;
-    if expected_len != manifest.len() as u64 {
-        return Err(format!("expected a manifest of {expected_len} bytes, found {}", manifest.len()));
+    let stated = Lengths::of(manifest).ok_or_else(wrong)?;
+    if stated.manifest != manifest.len() as u64 {
+        return Err(format!("expected a manifest of {} bytes, found {}", stated.manifest, manifest.len()));
     }
-    if fragments_len != preamble_len {
+    if stated.fragments != preamble_len {
         return Err(format!(
-            "expected the {fragments_len} bytes of fragments of the manifest as its preamble, found {preamble_len}"
+            "expected the {} bytes of fragments of the manifest as its preamble, found {preamble_len}",
+            stated.fragments
         ));
     }
     Ok(())
-}
-
-/// The length of a manifest, and that of all its fragments; `None` if it ends too early.
-fn manifest_lengths(manifest: &[u8]) -> Option<(u64, u64)> {
-    let lods = u64::from(Words(manifest.get(MANIFEST_START - 4..)?).next()?);
-    let counts_at = lods.checked_mul(16)?.checked_add(MANIFEST_START as u64)?;
-    let mut counts = Words(manifest.get(usize::try_from(counts_at).ok()?..)?);
-    let mut at = counts_at + 4 * lods;
-    let mut fragments_len = 0;
-    for _ in 0..lods {
-        let fragments = u64::from(counts.next()?);
-        let lengths_at = at.checked_add(12 * fragments)?;
-        at = lengths_at.checked_add(4 * fragments)?;
-        let lengths = manifest.get(usize::try_from(lengths_at).ok()?..usize::try_from(at).ok()?)?;
-        fragments_len += Words(lengths).map(u64::from).sum::<u64>();
-    }
-    Some((at, fragments_len))
-}
-
-/// Little endian words of 4 bytes.
-struct Words<'a>(&'a [u8]);
-
-impl Iterator for Words<'_> {
-    type Item = u32;
-
-    fn next(&mut self) -> Option<u32> {
-        let (word, rest) = self.0.split_first_chunk()?;
-        self.0 = rest;
-        Some(u32::from_le_bytes(*word))
-    }
 }
 
 #[cfg(test)]

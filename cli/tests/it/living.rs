@@ -2,13 +2,15 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::io::Write;
+use std::io::{Read, Write};
 use std::path::Path;
 use std::process::{Command, Stdio};
+#[cfg(unix)]
+use std::{thread, time::Duration};
 
 use crate::common::{Place, Run, Start, command, data, foreign, generations, sharddb, sharddb_with_input};
 #[cfg(unix)]
-use crate::process::{stop, unless_stalled, until_run};
+use crate::process::{kill, stop, unless_stalled, until_run};
 
 type Map = BTreeMap<u64, Vec<u8>>;
 
@@ -399,6 +401,35 @@ fn a_signal_leaves_the_store_as_it_was() {
             stop("-INT", child, "sharddb: interrupted: nothing published\n")?;
             assert!(place.files("store") == before, "{args:?}");
             Some(())
+        });
+    }
+}
+
+/// A signal while a run that has published waits for the reader of its output: it says so, and does not fail.
+#[cfg(unix)]
+#[test]
+fn a_signal_after_the_publication_is_no_failure() {
+    for (signal, more) in [("-INT", &[][..]), ("-TERM", &["--keep", "1"])] {
+        unless_stalled(|| {
+            let place = Place::new();
+            let store = build(&place, "store", &pairs(0..10, "old"));
+            let (mut reader, mut writer) = std::io::pipe().unwrap();
+            let output = writer.try_clone().unwrap();
+            let filler = thread::spawn(move || writer.write_all(&vec![0; 1 << 20])); // the pipe is full until it is read
+            let mut put = command(["put", &store, "7", "--value", "new", "--json"]);
+            let mut child = put.args(more).stdin(Stdio::null()).stdout(output).start();
+            drop(put); // which has the pipe
+            until_run(&mut child, || place.path("store/current").read_link().unwrap().ends_with("gen-0000000002"));
+            kill(signal, &child);
+            thread::sleep(Duration::from_millis(100)); // until it is handled
+            let mut printed = Vec::new();
+            reader.read_to_end(&mut printed).unwrap();
+            filler.join().unwrap().unwrap();
+            let run = child.finish();
+            assert_eq!(run.code, Some(0), "{}", run.stderr);
+            let is_said = run.stderr.ends_with("sharddb: interrupted after the publication, which stays\n");
+            let has_json = printed.windows(11).any(|text| text == b"\"published\"");
+            is_said.then(|| assert!(has_json, "{}", run.stderr))
         });
     }
 }

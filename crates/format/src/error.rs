@@ -224,6 +224,13 @@ impl Error {
         error
     }
 
+    /// Replaces the kind, where more is known of the cause.
+    #[cold]
+    pub fn with_kind(mut self, kind: ErrorKind) -> Error {
+        self.0.kind = kind;
+        self
+    }
+
     /// Adds the path unless there is one already: that of the innermost layer is the most exact.
     #[cold]
     pub fn at_path(mut self, path: &Path) -> Error {

@@ -69,6 +69,8 @@ pub mod minishard_index;
 #[doc(hidden)]
 pub mod minishard_table;
 #[doc(hidden)]
+pub mod multilod;
+#[doc(hidden)]
 pub mod nested;
 #[doc(hidden)]
 pub mod plural;

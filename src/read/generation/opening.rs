@@ -37,7 +37,8 @@ impl Generation {
             Some(spec) => (with_spec(directory, spec), None),
             None => {
                 let in_store = leased.as_ref().is_some_and(|leased| leased.follows);
-                read_info(directory, options.pointer.as_deref(), in_store)?
+                let read = read_info(directory, options.pointer.as_deref(), in_store);
+                read.map_err(|error| explain_missing(error, directory))?
             }
         };
         let slots = match &manifest {

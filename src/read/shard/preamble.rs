@@ -45,16 +45,28 @@ impl ShardReader {
     ///
     /// Errors: also `Unsupported` if the length of the preamble is unknown.
     pub(crate) fn whole_preamble(&self, found: &FoundKey) -> Result<Bytes<'_>> {
-        let gap = match self.layout {
-            Some(layout) if !layout.preambles => return Ok(Bytes::Borrowed(&[])),
-            Some(_) => self.native_gap(found)?,
-            None => self.gap_before(found.row)?,
-        };
+        let Some(gap) = self.whole_gap(found)? else { return Ok(Bytes::Borrowed(&[])) };
         if self.verifies_preambles() {
             self.compare_preamble_check(found.row, found.checks, gap)?;
         }
         let start = gap.start + self.padding_of(found.row, gap)?;
         self.read_at_most_cap(ByteRange { start, end: gap.end }, 1)
+    }
+
+    /// Returns the whole preamble of a value, and the decoded value.
+    pub(crate) fn with_preamble(&self, found: &FoundKey) -> Result<(Value<'_>, Value<'_>)> {
+        let preamble =
+            self.whole_preamble(found).map_err(|error| self.at(found.minishard, error).at_key(found.row.id))?;
+        Ok((Value::from_bytes(preamble), self.value(found)?))
+    }
+
+    /// Returns the gap before a value, in which its preamble is; `None` if the layout has no preambles.
+    pub(crate) fn whole_gap(&self, found: &FoundKey) -> Result<Option<ByteRange>> {
+        match self.layout {
+            Some(layout) if !layout.preambles => Ok(None),
+            Some(_) => self.native_gap(found).map(Some),
+            None => self.gap_before(found.row).map(Some),
+        }
     }
 
     /// Returns the number of bytes of padding in the gap before a value: zeros to the alignment of values, or the one byte

@@ -270,6 +270,18 @@ impl Iterator for Pairs {
     }
 }
 
+impl Pairs {
+    /// Returns the next pair with its preamble: key, preamble, value; see [`Entry::preamble`](crate::shard::Entry::preamble).
+    /// A preamble that cannot be read is the `Err` of its pair.
+    pub fn next_with_preamble(&mut self) -> Option<Result<(u64, OwnedValue, OwnedValue)>> {
+        let found = self.0.next_found()?;
+        Some(found.and_then(|(shard, found)| {
+            let (preamble, value) = shard.reader().with_preamble(&found)?;
+            Ok((found.row.id, OwnedValue::new(shard, preamble), OwnedValue::new(shard, value)))
+        }))
+    }
+}
+
 impl FusedIterator for Pairs {}
 
 impl fmt::Debug for Pairs {

@@ -265,6 +265,13 @@ fn build_checks_meshes() {
         "build-kind-multires-mesh-cut",
         &["build", "m", "--input", "multires", "--kind", "multires-mesh"],
     );
+    place.write("multires.json", r#"{"@type": "neuroglancer_multilod_draco"}"#);
+    place.write("lost.ndjson", "{\"key\": 3, \"text\": \"a manifest\"}\n");
+    transcript(
+        &place,
+        "build-info-multires-mesh-lost",
+        &["build", "lost", "--input", "lost.ndjson", "--info", "multires.json"],
+    );
 }
 
 #[test]

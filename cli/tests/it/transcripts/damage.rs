@@ -98,3 +98,36 @@ fn what_cannot_be_read_is_not_counted_as_absent() {
     fs::remove_file(place.path("set/1.shard")).unwrap();
     transcript(&place, "damage-absent-shard", &["verify", "set"]);
 }
+
+/// A damaged generation is exit code 3, whichever file of it is missing.
+#[test]
+fn a_missing_file_is_damage() {
+    let place = Place::new();
+    place.write("in.ndjson", "{\"key\": 1, \"text\": \"one\"}\n");
+    sharddb(["build", &place.text("numbers"), "--input", &place.text("in.ndjson")]).expect(0);
+    let generation = place.path("numbers/gen-0000000001");
+    for name in ["0.shard", "manifest.json"] {
+        fs::rename(generation.join(name), place.path("away")).unwrap();
+        transcript(&place, &format!("damage-without-{name}"), &["get", "numbers", "1"]);
+        sharddb(["export", &place.text("numbers"), "--format", "bin", "--output", &place.text("out")])
+            .expect_error(3, &[name]);
+        sharddb(["contains", &place.text("numbers"), "1"]).expect_error(3, &[name]);
+        sharddb(["verify", &place.text("numbers")]).expect(3);
+        fs::rename(place.path("away"), generation.join(name)).unwrap();
+    }
+}
+
+/// A mesh whose fragments are lost is found by `verify`, and by each verb that would copy the loss.
+#[test]
+fn lost_fragments_are_found_and_not_copied() {
+    let place = Place::new();
+    let manifest = [0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 1, 0, 0, 0, 5_u32].map(u32::to_le_bytes).concat();
+    let index = [0, 24, 7, 24, 64_u64].map(u64::to_le_bytes).concat();
+    let sharding = crate::common::SHARDING.replace(r#"_bits": 1"#, r#"_bits": 0"#);
+    place.write("meshes/info", format!(r#"{{"@type": "neuroglancer_multilod_draco", "sharding": {sharding}}}"#));
+    place.write("meshes/0.shard", [index, manifest].concat());
+    transcript(&place, "damage-fragments-verify", &["verify", "meshes"]);
+    transcript(&place, "damage-fragments-import", &["import", "meshes", "store"]);
+    transcript(&place, "damage-fragments-copy", &["copy", "meshes", "store", "--key", "7"]);
+    transcript(&place, "damage-fragments-salvage", &["salvage", "meshes", "saved"]);
+}
