@@ -155,7 +155,7 @@ pub(crate) struct Opening {
     #[arg(long, help_heading = HEADING, value_name = "FILE|JSON")]
     sharding: Option<String>,
     /// Where the info describes the data set: the JSON pointer of the object that has "sharding"
-    #[arg(long, help_heading = HEADING, value_name = "POINTER", conflicts_with = "sharding")]
+    #[arg(long, help_heading = HEADING, value_name = "POINTER", value_parser = parse_pointer, conflicts_with = "sharding")]
     sharding_at: Option<String>,
     /// When reads verify the checks that ShardDb stores; once means on first use. Only for data sets with checks.
     /// Default: once
@@ -176,7 +176,7 @@ pub(crate) struct SourceOpening {
     #[arg(long, value_name = "FILE|JSON")]
     sharding: Option<String>,
     /// Where the info of a source describes the data set: the JSON pointer of the object that has "sharding"
-    #[arg(long, value_name = "POINTER")]
+    #[arg(long, value_name = "POINTER", value_parser = parse_pointer)]
     sharding_at: Option<String>,
     /// Upper bound on the decoded length of a compressed value
     #[arg(long, value_name = "SIZE", default_value = "1GiB")]
@@ -425,6 +425,15 @@ impl Opening {
             ))),
             _ => Ok(()),
         }
+    }
+}
+
+/// Checks a JSON pointer (RFC 6901). Errors: the message.
+pub(crate) fn parse_pointer(text: &str) -> std::result::Result<String, String> {
+    if text.is_empty() || text.starts_with('/') {
+        Ok(text.to_string())
+    } else {
+        Err(format!("expected a JSON pointer, which begins with /: /{text}"))
     }
 }
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from sharddb._transport import ObjectStore
 
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
-_FORMAT = re.compile(r"\|neuroglancer-precomputed:$")
+_FORMAT = re.compile(r"^precomputed://|\|neuroglancer-precomputed:$")  # how Neuroglancer names the format, before and now
 
 
 @overload
@@ -77,7 +77,7 @@ def open(
     ``spec`` is the sharding specification, a dict or JSON text, for a directory of shards without ``info``, or to override
     it. A generation that is opened with it is read like foreign data: without its checksums.
 
-    A suffix ``|neuroglancer-precomputed:`` of ``path`` is ignored.
+    A prefix ``precomputed://`` and a suffix ``|neuroglancer-precomputed:`` of ``path`` are ignored.
 
     Raises ``NotFound`` (a ``FileNotFoundError``), ``InvalidSpec``, ``InvalidInput``, ``Corrupt``, ``Unsupported``,
     ``TooLarge``, ``GenerationGone`` or ``Io``, whose cause is the exception of the store; ``TypeError`` for an object that

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Self, final
+from typing import TYPE_CHECKING, Any, Self, cast, final
+
+from sharddb.errors import Unsupported
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -22,15 +24,25 @@ class ValueWithPreamble(bytes):
     (ValueWithPreamble(b'manifest', b'fragments'), b'fragments')
     """
 
-    preamble: bytes
+    _preamble: bytes | None
 
-    def __new__(cls, value: Buffer | NDArray[Any], preamble: Buffer | NDArray[Any], /) -> Self:
-        self = super().__new__(cls, memoryview(value))
-        self.preamble = bytes(memoryview(preamble))
+    def __new__(cls, value: Buffer | NDArray[Any], preamble: Buffer | NDArray[Any] | None, /) -> Self:
+        self = super().__new__(cls, memoryview(cast("Buffer", value)))
+        self._preamble = None if preamble is None else bytes(memoryview(cast("Buffer", preamble)))
         return self
 
-    def __getnewargs__(self) -> tuple[bytes, bytes]:  # type: ignore[override]
-        return bytes(self), self.preamble
+    @property
+    def preamble(self) -> bytes:
+        """The preamble. Raises ``Unsupported`` if its length is unknown: version 0.1.0 wrote it to data with aligned values."""
+        if self._preamble is None:
+            raise Unsupported(
+                "expected a preamble whose length is known, found zeros before an aligned value, which may be padding: build the "
+                "pairs again from their source"
+            )
+        return self._preamble
+
+    def __getnewargs__(self) -> tuple[bytes, bytes | None]:  # type: ignore[override]
+        return bytes(self), self._preamble
 
     def __repr__(self) -> str:
-        return f"ValueWithPreamble({bytes(self)!r}, {self.preamble!r})"
+        return f"ValueWithPreamble({bytes(self)!r}, {self._preamble!r})"

@@ -22,8 +22,8 @@ const BATCH_BYTES: usize = 16 << 20;
 impl Reader {
     /// Returns all pairs as an Arrow stream, a capsule, as `pyarrow.table(db)` and `polars.DataFrame(db)` read it.
     ///
-    /// The columns are "key", uint64, "value", large binary, and, if the data has preambles, "preamble", large binary, without
-    /// nulls, in storage order. A batch has at most 65,536 rows, and at most 16 MiB of values and preambles unless it is one larger
+    /// The columns are "key", uint64, "value", large binary, and, if the data has preambles, "preamble", large binary, in storage
+    /// order. A preamble is null if its length is unknown; nothing else is. A batch has at most 65,536 rows, and at most 16 MiB of values and preambles unless it is one larger
     /// pair. The pairs are those of `items`. It is read when the consumer requests it. The stream keeps the generation.
     /// `requested_schema` is ignored, as the interface allows.
     #[pyo3(signature = (requested_schema=None))]
@@ -51,7 +51,7 @@ struct Batches {
 
 impl Batches {
     fn new(pairs: Pairs, has_preambles: bool) -> Batches {
-        let column = |name, data_type| Field::new(name, data_type, false);
+        let column = |name, data_type| Field::new(name, data_type, name == "preamble");
         let mut columns = vec![column("key", DataType::UInt64), column("value", DataType::LargeBinary)];
         columns.extend(has_preambles.then(|| column("preamble", DataType::LargeBinary)));
         Batches { pairs, has_preambles, schema: Arc::new(Schema::new(columns)), next: None, failed: false }
@@ -69,7 +69,8 @@ impl Batches {
                 },
             };
             let (key, preamble, value) = &next;
-            let more = value.len() + preamble.as_ref().map_or(0, |preamble| preamble.len());
+            let preamble = preamble.known();
+            let more = value.len() + preamble.map_or(0, |preamble| preamble.len());
             if bytes > 0 && bytes + more > BATCH_BYTES {
                 self.next = Some(next);
                 break;
@@ -77,9 +78,7 @@ impl Batches {
             bytes += more;
             batch.keys.push(*key);
             batch.values.append_value(value);
-            if let Some(preamble) = preamble {
-                batch.preambles.append_value(preamble);
-            }
+            batch.preambles.append_option(preamble);
         }
         Ok(batch)
     }

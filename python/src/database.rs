@@ -83,17 +83,31 @@ fn interval(seconds: f64) -> PyResult<Duration> {
 /// Opens a database on disk. `sharddb.open` has the documentation of the arguments, and the promise that the mode "mmap"
 /// requires of the caller.
 #[pyfunction]
-#[pyo3(signature = (path, *, mode = "auto", verify = "once", pointer = None, spec = None))]
+#[pyo3(
+    signature = (path, *, mode = None, verify = None, pointer = None, spec = None),
+    text_signature = "(path, *, mode='auto', verify='once', pointer=None, spec=None)"
+)]
 fn open(
     py: Python<'_>,
     path: PathBuf,
-    mode: &str,
-    verify: &str,
+    mode: Option<&Bound<'_, PyAny>>,
+    verify: Option<&Bound<'_, PyAny>>,
     pointer: Option<String>,
     spec: Option<&Bound<'_, PyAny>>,
 ) -> PyResult<Py<Database>> {
     let spec = spec.map(spec::parse).transpose()?;
-    let options = Options { mode: Mode::parse(mode)?, verify: Verify::parse(verify)?, pointer, spec };
+    let mode = mode.map_or(Ok(Mode::Auto), Mode::of)?;
+    let verify = verify.map_or(Ok(Verify::Once), Verify::of)?;
+    if path.as_os_str().is_empty() {
+        return Err(errors::new(
+            py,
+            ErrorKind::NotFound,
+            "expected the path of a database, found an empty path",
+            None,
+            None,
+        ));
+    }
+    let options = Options { mode, verify, pointer, spec };
     let path = std::path::absolute(path)?;
     Database::new(py, Open::new(py, path, options)?)
 }

@@ -25,10 +25,12 @@ impl<T> OrRaise<T> for sharddb::Result<T> {
 #[cold]
 pub(crate) fn to_py(py: Python<'_>, error: &Error) -> PyErr {
     let place = Place { path: error.path(), key: error.key(), location: error.location() };
-    let mut message = error.to_string();
-    if error.kind() == ErrorKind::Empty {
-        message += "; allow_empty=True publishes an empty generation";
-    }
+    let advice = match error.kind() {
+        ErrorKind::Empty => "; allow_empty=True publishes an empty generation",
+        ErrorKind::DuplicateKey => "; on_duplicate=\"first\", \"last\" or a function says what becomes of its values",
+        _ => "",
+    };
+    let message = format!("{error}{advice}");
     let exception = exception(py, error.kind(), &message, &place, error.raw_os_error());
     if let Some(cause) = error.source().and_then(|source| source.downcast_ref::<PyErr>()) {
         exception.set_cause(py, Some(cause.clone_ref(py)));

@@ -49,8 +49,25 @@ struct ItemIterator {
     block: std::vec::IntoIter<sharddb::Result<Item>>,
 }
 
-/// A key, its preamble if the data has some, and the value.
-pub(crate) type Item = (u64, Option<OwnedValue>, OwnedValue);
+/// A key, its preamble, and the value.
+pub(crate) type Item = (u64, Preamble, OwnedValue);
+
+pub(crate) enum Preamble {
+    /// The data has no preambles.
+    None,
+    /// Where the preamble begins after padding is not stored.
+    Unknown,
+    Known(OwnedValue),
+}
+
+impl Preamble {
+    pub(crate) fn known(&self) -> Option<&OwnedValue> {
+        match self {
+            Preamble::Known(preamble) => Some(preamble),
+            Preamble::None | Preamble::Unknown => None,
+        }
+    }
+}
 
 /// Reads the next pairs: at most `KEYS_PER_READ`, and until their values have `BYTES_PER_READ` bytes.
 fn read_block(pairs: &mut Pairs, has_preambles: bool) -> Vec<sharddb::Result<Item>> {
@@ -60,7 +77,7 @@ fn read_block(pairs: &mut Pairs, has_preambles: bool) -> Vec<sharddb::Result<Ite
         && let Some(item) = next_item(pairs, has_preambles)
     {
         if let Ok((_, preamble, value)) = &item {
-            for part in preamble.iter().chain([value]) {
+            for part in preamble.known().into_iter().chain([value]) {
                 batch::touch(part);
                 bytes += part.len();
             }
@@ -74,9 +91,11 @@ fn read_block(pairs: &mut Pairs, has_preambles: bool) -> Vec<sharddb::Result<Ite
 pub(crate) fn next_item(pairs: &mut Pairs, has_preambles: bool) -> Option<sharddb::Result<Item>> {
     if has_preambles {
         let next = pairs.next_with_preamble()?;
-        return Some(next.map(|(key, preamble, value)| (key, Some(preamble), value)));
+        return Some(
+            next.map(|(key, preamble, value)| (key, preamble.map_or(Preamble::Unknown, Preamble::Known), value)),
+        );
     }
-    Some(pairs.next()?.map(|(key, value)| (key, None, value)))
+    Some(pairs.next()?.map(|(key, value)| (key, Preamble::None, value)))
 }
 
 #[pymethods]
@@ -93,8 +112,10 @@ impl ItemIterator {
         }
         Ok(match self.block.next().transpose().or_raise(py)? {
             None => None,
-            Some((key, None, value)) => Some((key, PyBytes::new(py, &value).into_any())),
-            Some((key, Some(preamble), value)) => Some((key, preamble::value(py, &value, &preamble)?)),
+            Some((key, Preamble::None, value)) => Some((key, PyBytes::new(py, &value).into_any())),
+            Some((key, preamble, value)) => {
+                Some((key, preamble::value(py, &value, preamble.known().map(|preamble| &**preamble))?))
+            }
         })
     }
 }

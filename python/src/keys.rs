@@ -63,7 +63,14 @@ impl<'py> FromPyObject<'_, 'py> for Keys {
             return Err(PyTypeError::new_err(message));
         }
         if let Ok(buffer) = PyUntypedBuffer::get(&keys) {
-            return of_buffer(keys.py(), &buffer).map(Keys);
+            return of_buffer(&keys, &buffer).map(Keys);
+        }
+        if let Some(nulls) = keys.getattr_opt("null_count")? {
+            // an attribute in pyarrow, a method in polars; with nulls their arrays are of floats
+            let nulls = if nulls.is_callable() { nulls.call0()? } else { nulls };
+            if nulls.gt(0)? {
+                return Err(PyValueError::new_err(format!("expected keys without nulls, found {nulls} of them")));
+            }
         }
         if keys.hasattr("__array__")? { of_array(&keys).map(Keys) } else { of_iterable(&keys).map(Keys) }
     }
@@ -79,7 +86,7 @@ fn of_array(keys: &Bound<'_, PyAny>) -> PyResult<Vec<u64>> {
     let array = keys.call_method0("__array__")?;
     let array = if array.getattr("ndim")?.eq(0)? { array.call_method1("reshape", (1,))? } else { array };
     match PyUntypedBuffer::get(&array) {
-        Ok(buffer) => of_buffer(keys.py(), &buffer),
+        Ok(buffer) => of_buffer(&array, &buffer),
         Err(_) => Err(no_integers(&array.getattr("dtype")?.to_string())),
     }
 }
@@ -97,14 +104,19 @@ fn of_iterable(keys: &Bound<'_, PyAny>) -> PyResult<Vec<u64>> {
     Ok(numbers)
 }
 
-fn of_buffer(py: Python<'_>, buffer: &PyUntypedBuffer) -> PyResult<Vec<u64>> {
+/// Takes the keys of a buffer, which is that of `keys`.
+fn of_buffer(keys: &Bound<'_, PyAny>, buffer: &PyUntypedBuffer) -> PyResult<Vec<u64>> {
+    let py = keys.py();
     if buffer.dimensions() > 1 {
         let message = format!("expected keys in one dimension, found {} dimensions", buffer.dimensions());
         return Err(PyValueError::new_err(message));
     }
     let format = buffer.format().to_bytes();
     let Some(integer) = IntegerFormat::parse(format).filter(|integer| integer.bytes == buffer.item_size()) else {
-        return Err(no_integers(&format!("{:?}", String::from_utf8_lossy(format))));
+        return Err(no_integers(&match keys.getattr_opt("dtype")? {
+            Some(dtype) => dtype.to_string(),
+            None => format!("{:?}", String::from_utf8_lossy(format)),
+        }));
     };
     let mut keys = room_for(buffer.item_count())?; // a broadcast array has more items than memory
     let copied = match integer.bytes {

@@ -9,6 +9,7 @@ use pyo3::types::{PyBytes, PyList};
 use sharddb::OnDuplicate;
 
 use crate::bytes_like;
+use crate::preamble;
 
 /// What a thread of a build passes to the caller's thread.
 pub(crate) enum Event {
@@ -50,6 +51,10 @@ impl Call {
         let py = function.py();
         let values = PyList::new(py, self.values.iter().map(|value| PyBytes::new(py, value)))?;
         let merged = function.call1((self.key, values))?;
+        if preamble::of(&merged)?.is_some_and(|preamble| !preamble.as_bytes().is_empty()) {
+            let message = format!("expected bytes without a preamble from the merge function for key {}", self.key);
+            return Err(PyTypeError::new_err(message));
+        }
         let mut value = Vec::new();
         bytes_like::append(&merged, &mut value).map_err(|error| {
             let message = format!("expected bytes from the merge function for key {}: {}", self.key, error.value(py));

@@ -4,8 +4,9 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
-use pyo3::exceptions::{PyFileNotFoundError, PyValueError};
+use pyo3::exceptions::{PyFileNotFoundError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
+use pyo3::types::PyString;
 use sharddb::read::Watch;
 use sharddb::spec::Encoding;
 use sharddb::{ErrorKind, GenerationId, OpenOptions, Progress, ShardDb, ShardingSpec, Snapshot, VerifyReads};
@@ -34,10 +35,21 @@ macro_rules! choice {
             pub(crate) fn parse(text: &str) -> PyResult<$name> {
                 match text {
                     $($text => Ok($name::$variant),)+
-                    other => Err(PyValueError::new_err(format!(
-                        concat!("expected ", $argument, " to be one of ", $("\"", $text, "\" ",)+ "found {:?}"), other
-                    ))),
+                    other => Err(PyValueError::new_err($name::expected(&format!("{other:?}")))),
                 }
+            }
+
+            /// Errors: `TypeError` for what is no text; `ValueError` for another text.
+            pub(crate) fn of(value: &Bound<'_, PyAny>) -> PyResult<$name> {
+                match value.cast::<PyString>() {
+                    Ok(text) => $name::parse(&text.to_cow()?),
+                    Err(_) => Err(PyTypeError::new_err($name::expected(&value.get_type().name()?.to_string()))),
+                }
+            }
+
+            fn expected(found: &str) -> String {
+                let names = [$(concat!("\"", $text, "\"")),+].join(", ");
+                format!("expected {} to be one of {names}, found {found}", $argument)
             }
 
             pub(crate) fn as_str(self) -> &'static str {

@@ -14,9 +14,9 @@ fn class(py: Python<'_>) -> PyResult<&Bound<'_, PyType>> {
     CLASS.import(py, "sharddb._values", "ValueWithPreamble")
 }
 
-/// Creates a value with its preamble.
-pub(crate) fn value<'py>(py: Python<'py>, value: &[u8], preamble: &[u8]) -> PyResult<Bound<'py, PyAny>> {
-    class(py)?.call1((PyBytes::new(py, value), PyBytes::new(py, preamble)))
+/// Creates a value with its preamble; `None` if that is unknown.
+pub(crate) fn value<'py>(py: Python<'py>, value: &[u8], preamble: Option<&[u8]>) -> PyResult<Bound<'py, PyAny>> {
+    class(py)?.call1((PyBytes::new(py, value), preamble.map(|preamble| PyBytes::new(py, preamble))))
 }
 
 /// Returns the preamble of a value of the caller, if it has one.
@@ -43,7 +43,7 @@ impl Reader {
     ) -> PyResult<Option<Bound<'py, PyAny>>> {
         let snapshot = self.snapshot(py)?;
         match py.detach(|| snapshot.get_with_preamble(key.0)).or_raise(py)? {
-            Some((preamble, found)) => value(py, &found, &preamble).map(Some),
+            Some((preamble, found)) => value(py, &found, Some(&preamble)).map(Some),
             None => Ok(default),
         }
     }

@@ -164,7 +164,7 @@ def test_bad_arrays(tmp_path: Path, arguments: Any, error: type[Exception], mess
 BAD_PAIRS: list[tuple[str, Any, type[Exception], str]] = [
     ("number", 7, TypeError, "expected a mapping"),
     ("no pairs", [1, 2], TypeError, "pairs of a key"),
-    ("a triple", [(1, b"a", b"b")], ValueError, "tuple of length 2"),
+    ("a triple", [(1, b"a", b"b")], ValueError, "found 3 items"),
     ("text", ["ab"], TypeError, "integer"),
     ("text value", [(1, "a")], TypeError, "expected bytes, or an object with a buffer of them, found str"),
     ("no value", {1: None}, TypeError, "NoneType"),

@@ -190,3 +190,32 @@ def test_a_column_of_preambles_is_checked(tmp_path: Path) -> None:
         loader.extend(pa.table({"preamble": ["before"], "other": [1], "value": [b"one"], "key": [1]}))
     with sharddb.open(tmp_path / "store") as db:
         assert pairs(db) == {1: (b"one", b"before")}
+
+
+def test_a_preamble_of_unknown_length_is_read_but_not_copied(store: Path, tmp_path: Path) -> None:
+    """The store of version 0.1.0 has preambles before aligned values, and no digests."""
+    with sharddb.open(store) as db:
+        items = dict(db.items())
+        assert items == {key: db[key] for key in db}
+        unknown = [key for key, value in items.items() if not is_known(value)]
+        assert unknown and len(unknown) < len(items)
+        with pytest.raises(sharddb.Unsupported, match="which may be padding"):
+            db.get_with_preamble(unknown[0])
+        table = pa.table(db)
+        assert [key for key, is_null in zip(table["key"].to_pylist(), table["preamble"].is_null().to_pylist(), strict=True) if is_null] == unknown
+        for pairs_of_db in (db.items(), table):
+            with pytest.raises((sharddb.Unsupported, ValueError), match="may be padding|expected no nulls"):
+                sharddb.Loader(tmp_path / "copy").extend(pairs_of_db)
+
+
+def test_a_merge_function_returns_no_preamble(tmp_path: Path) -> None:
+    with pytest.raises(TypeError, match="expected bytes without a preamble from the merge function for key 1"):
+        with sharddb.Loader(tmp_path / "store", on_duplicate=lambda _, values: ValueWithPreamble(values[0], b"lost")) as loader:
+            loader[1] = b"one"
+
+
+def is_known(value: Any) -> bool:
+    try:
+        return isinstance(value.preamble, bytes)
+    except sharddb.Unsupported:
+        return False

@@ -130,10 +130,14 @@ impl Snapshot {
     ///
     /// # Errors
     ///
-    /// Those of [`get`](Snapshot::get).
+    /// Those of [`get`](Snapshot::get); `Unsupported` if the length of the preamble is unknown, since version 0.1.0 wrote it to
+    /// data whose values are aligned.
     pub fn get_with_preamble(&self, key: u64) -> Result<Option<(Value<'_>, Value<'_>)>> {
         match self.generation.find(key)? {
-            Some(found) => found.reader().with_preamble(&found.key).map(Some),
+            Some(found) => {
+                let reader = found.reader();
+                Ok(Some((reader.located_preamble(&found.key)?, reader.value(&found.key)?)))
+            }
             None => Ok(None),
         }
     }

@@ -17,6 +17,7 @@ use crate::commands::after::{Keep, counted};
 use crate::commands::stages::{Stages, reading_inputs};
 use crate::commands::write_json;
 use crate::context::Context;
+use crate::database::parse_pointer;
 use crate::exit::Exit;
 use crate::failure::{Failure, Place, Result};
 use crate::input::{self, Columns, Format, Input, NameOptions, Reading, Skipped};
@@ -104,7 +105,7 @@ pub(crate) struct Args {
     info: Option<PathBuf>,
     /// Where the info describes the pairs: the JSON pointer of an object with a "key", such as a scale of a volume.
     /// Default: the top level
-    #[arg(long, value_name = "POINTER", requires = "info", conflicts_with = "kind")]
+    #[arg(long, value_name = "POINTER", value_parser = parse_pointer, requires = "info", conflicts_with = "kind")]
     sharding_at: Option<String>,
     /// What the values are: checks them, and writes the members of info that viewers need or, with --info, checks those
     #[arg(long, value_enum, value_name = "KIND")]

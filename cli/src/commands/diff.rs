@@ -110,7 +110,9 @@ impl Args {
         let mut lines = match (self.count || self.json, self.format) {
             (true, _) => Lines::None,
             (false, Format::Keys) => Lines::Keys(Target::open(&self.output)?),
-            (false, Format::Ndjson) => Lines::Patch(Target::open(&self.output)?, self.values.unwrap_or(Values::Base64)),
+            (false, Format::Ndjson) => {
+                Lines::Patch(Target::by_name(&self.output)?, self.values.unwrap_or(Values::Base64))
+            }
         };
         let mut errors = Errors::new();
         let totals = self.compare(&old, &new, &mut lines, &mut errors, context)?;

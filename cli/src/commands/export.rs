@@ -22,7 +22,7 @@ use crate::exit::Exit;
 use crate::failure::{Failure, Result};
 use crate::histogram::grouped;
 use crate::in_order::{self, Event};
-use crate::input::KeyList;
+use crate::input::{Compression, Format, KeyList};
 use crate::number::plural;
 use crate::order::Order;
 use crate::output::{Form, Output, Sources, Values};
@@ -40,6 +40,7 @@ Examples:
   sharddb export numbers --format ndjson --as json --key 1 --key 2
   sharddb export numbers --format ndjson --keys some.txt
   sharddb export numbers --format ndjson --range 100..200
+  sharddb export numbers --output numbers.ndjson.gz
   sharddb export numbers --format bin | ssh host sharddb build numbers --input - --format bin
   sharddb export volume.zarr --format dir --output chunks --decoded
   sharddb export trades --column price --format dir --output prices
@@ -61,15 +62,15 @@ At a URL, objects are not compared with the manifest first: sharddb verify URL d
 has white space between its parts, which build would drop. Other values stay \"value_b64\".
 
 A file at --output is replaced when everything is written, and keeps its mode; a symbolic link is
-followed. It must not be in DB.")]
+followed. It must not be in DB. If its name ends in .gz, it is compressed, as build reads it.")]
 pub(crate) struct Args {
     #[command(flatten)]
     database: AnyDatabase,
     #[command(flatten)]
     at_url: RemoteOpening,
-    /// The format to write
+    /// The format to write. Default: as the name of the output says
     #[arg(long, value_enum)]
-    format: Target,
+    format: Option<Target>,
     /// A file, or a new directory for dir; - is standard output
     #[arg(long, short, value_name = "PATH|-", default_value = "-")]
     output: PathBuf,
@@ -110,10 +111,11 @@ enum Target {
 
 impl Args {
     pub(crate) fn run(&self, context: &Context) -> Result<Exit> {
-        if self.values.is_some() && self.format != Target::Ndjson {
+        let target = self.target()?;
+        if self.values.is_some() && target != Target::Ndjson {
             return Err(Failure::usage("--as is for --format ndjson, found another format"));
         }
-        let format = match self.format {
+        let format = match target {
             Target::Dir => Form::Dir,
             Target::Ndjson => Form::Ndjson(self.values.unwrap_or(Values::Base64)),
             Target::Bin => Form::Bin,
@@ -122,7 +124,7 @@ impl Args {
                 if url_of(self.database.path())?.is_none() {
                     self.at_url.refuse_for_path(self.database.path())?;
                 }
-                return self.give_back(context);
+                return self.give_back(target, context);
             }
         };
         self.order.check()?;
@@ -130,6 +132,23 @@ impl Args {
             return self.run_remote(&remote, format, context);
         }
         self.run_local(format, context)
+    }
+
+    /// The format of --format, or of the name of the output.
+    ///
+    /// Errors: `Usage` if neither says one.
+    fn target(&self) -> Result<Target> {
+        let of_name = || match Format::of_name(Compression::of_name(&self.output).1)? {
+            Format::Ndjson => Some(Target::Ndjson),
+            Format::Bin => Some(Target::Bin),
+            Format::Bin2 => Some(Target::Bin2),
+            Format::Dir | Format::Csv => None,
+        };
+        self.format.or_else(of_name).ok_or_else(|| {
+            Failure::usage(
+                "expected --format, or an --output whose name ends in .ndjson, .jsonl, .bin or .bin2, perhaps with .gz",
+            )
+        })
     }
 
     /// Writes pairs of a database, or chunks of another container.
@@ -237,7 +256,7 @@ impl Args {
     }
 
     /// Restores the array that was imported into the store.
-    fn give_back(&self, context: &Context) -> Result<Exit> {
+    fn give_back(&self, target: Target, context: &Context) -> Result<Exit> {
         if self.keys.is_some() || !self.key.is_empty() || self.order.is_given() || self.output == Path::new("-") {
             let message = "expected --output with a new directory, and no keys, range or order, for an array";
             return Err(Failure::usage(message));
@@ -245,7 +264,7 @@ impl Args {
         let snapshot = self.database.verifying(!self.no_verify).open_database()?;
         Sources::of([self.database.path(), snapshot.shards_directory()]).refuse(&self.output)?;
         let _cleanup = context.interrupt.writing();
-        let written = with_progress(context, "export", |next| match self.format {
+        let written = with_progress(context, "export", |next| match target {
             Target::Bcolz => bcolz::export(&snapshot, &self.output, next),
             _ => zarr::export(&snapshot, &self.output, next),
         });

@@ -22,10 +22,10 @@ use crate::remote::{RemoteDatabase, RemoteOpening};
 
 /// Look up many keys: one line of JSON per key, in the order of the list
 #[derive(Debug, clap::Args)]
-#[command(group = clap::ArgGroup::new("wanted").args(["key", "keys"]).required(true).multiple(true))]
+#[command(group = clap::ArgGroup::new("wanted").args(["given", "key", "keys"]).required(true).multiple(true))]
 #[command(after_help = "\
 Examples:
-  sharddb get-many numbers --key 1 --key 2 --values
+  sharddb get-many numbers 1 2 --values
   sharddb get-many numbers --keys keys.txt
   sharddb keys numbers | sharddb get-many numbers --keys - --values
   sharddb get-many trades --column price --keys chunks.txt
@@ -41,6 +41,9 @@ keys are absent or not; 3 or 4 if there was an error; the other keys are still l
 pub(crate) struct Args {
     #[command(flatten)]
     database: AnyDatabase,
+    /// The keys, before those of --key and --keys
+    #[arg(value_name = "KEY")]
+    given: Vec<Key>,
     #[command(flatten)]
     at_url: RemoteOpening,
     /// The keys, one per line, decimal or 0x hex; - is standard input
@@ -86,7 +89,7 @@ impl Args {
             self.chunks.refuse_decoded()?;
         }
         let mut lines = Lines { args: self, errors: Errors::new(), out: context::stdout() };
-        let given: Vec<u64> = self.key.iter().map(|key| key.0).collect();
+        let given: Vec<u64> = self.given.iter().chain(&self.key).map(|key| key.0).collect();
         lines.of_keys(&source, &given)?;
         lines.out.flush().map_err(Failure::stdout)?;
         let Some(path) = &self.keys else { return Ok(lines.errors.exit()) };

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use serde_json::{Map, Value};
-use sharddb::{BuildOptions, Snapshot};
+use sharddb::{BuildOptions, Snapshot, Store};
 
 use crate::commands::build::Duplicates;
 use crate::commands::import::tell_about_info;
@@ -14,6 +14,7 @@ use crate::context::Context;
 use crate::duplicates::duplicate_key;
 use crate::exit::Exit;
 use crate::failure::{Failure, Result};
+use crate::printable::word;
 use crate::remote::url::local_path;
 
 /// Make one store of several databases and publish it
@@ -61,8 +62,8 @@ pub(crate) struct Args {
 impl Args {
     pub(crate) fn run(&self, context: &Context) -> Result<Exit> {
         let begun = Instant::now();
-        let sources: Vec<Snapshot> =
-            self.inputs.iter().map(|input| self.new.opening.open(input)).collect::<Result<_>>()?;
+        let open = |input: &PathBuf| self.new.opening.open(input).map_err(|failure| self.explain_order(input, failure));
+        let sources: Vec<Snapshot> = self.inputs.iter().map(open).collect::<Result<_>>()?;
         for (path, source) in self.inputs.iter().zip(&sources) {
             refuse_inside(&self.out, path, source)?;
         }
@@ -75,6 +76,23 @@ impl Args {
         cleanup.done();
         drop(sources); // so that --keep can remove the generation of an input
         self.new.conclude(&published, begun, &self.out, context)
+    }
+
+    /// Explains an input that is no database if it is perhaps the store to write, given last.
+    fn explain_order(&self, input: &Path, failure: Failure) -> Failure {
+        let is_last = self.inputs.last().is_some_and(|last| last == input);
+        match (failure, Store::is_at(&self.out)) {
+            (Failure::NotADatabase(message), Ok(true)) if is_last => {
+                let others = self.inputs.split_last().map_or(&[][..], |(_, others)| others);
+                let words =
+                    [input].into_iter().chain([&*self.out]).chain(others.iter().map(PathBuf::as_path)).map(word);
+                let line: String = words.map(|word| format!(" {word}")).collect();
+                Failure::NotADatabase(format!(
+                    "{message}; the store to write comes first: did you mean 'sharddb merge{line}'?"
+                ))
+            }
+            (failure, _) => failure,
+        }
     }
 
     /// Makes the given info that of the new store, or that of the first input.

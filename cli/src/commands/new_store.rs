@@ -68,9 +68,9 @@ impl NewStore {
         self.profile.is_some() || self.max_shard_bytes.is_some()
     }
 
-    /// Whether an encoding is stated.
-    pub(super) fn has_encoding(&self) -> bool {
-        self.data_encoding.is_some() || self.index_encoding.is_some()
+    /// Whether something else is to be changed than the specification's hash and bits.
+    pub(super) fn has_change(&self) -> bool {
+        self.data_encoding.is_some() || self.index_encoding.is_some() || self.ordered
     }
 
     /// The options of the build that the command line states.

@@ -24,7 +24,9 @@ two publishers at once one loses, with exit code 4. The object store must suppor
 writes; others are refused.
 
 Prints the layer source of the new generation for Neuroglancer. With --json, the members are
-\"generation\", \"objects\", \"bytes\", \"skipped\" (objects from an earlier attempt) and \"layer\".
+\"generation\", \"published\" (null if nothing changed), \"keys\", \"keys_before\", \"objects\", \"bytes\",
+\"skipped\" (objects that were there) and \"layer\". A push of the generation that is current at the URL
+publishes nothing: its objects are counted, and sharddb verify compares their bytes.
 With -v, the numbers of requests, of bytes sent and received and of skipped objects are reported.
 
 Credentials come from the environment and the usual files: AWS_ACCESS_KEY_ID, AWS_PROFILE,

@@ -19,6 +19,7 @@ Examples:
   sharddb reshard numbers live --max-shard-bytes 4MiB            for cheap updates
   sharddb reshard precomputed/skeletons store --sharding sharding.json
   sharddb reshard numbers numbers --profile local --keep 1       in place: a new generation
+  sharddb reshard numbers numbers --ordered                      adds a key file, for fast ranges
 
 DB is not changed; OUT may be the same store, whose new generation is then the resharded one. Keys,
 values and preambles stay, and so do the other members of the info. Without --sharding, --profile
@@ -47,9 +48,9 @@ impl Args {
     pub(crate) fn run(&self, context: &Context) -> Result<Exit> {
         let begun = Instant::now();
         let given = self.new.opening.spec()?;
-        if given.is_none() && !self.new.is_planned() && !self.new.has_encoding() {
+        if given.is_none() && !self.new.is_planned() && !self.new.has_change() {
             return Err(Failure::usage(
-                "expected what to change: --sharding, --profile, --max-shard-bytes, --data-encoding or --index-encoding; \
+                "expected what to change: --sharding, --profile, --max-shard-bytes, --data-encoding, --index-encoding or --ordered; \
                  sharddb import copies a database as it is",
             ));
         }

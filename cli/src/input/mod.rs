@@ -241,10 +241,15 @@ impl Input {
         let (named, plain) = Compression::of_name(path);
         let found = if metadata.is_dir() { Some(Format::Dir) } else { Format::of_name(plain) };
         let Some(format) = encoded.map(|encoded| encoded.format).or(found) else {
-            let message = format!(
-                "the format of {} does not follow from its name: add --format ndjson, csv, bin or bin2",
-                path.display()
-            );
+            let is_parquet = plain.extension().is_some_and(|extension| extension == "parquet" || extension == "arrow");
+            let message = match (path.display(), is_parquet) {
+                (path, true) => {
+                    format!("{path} is a table: sharddb.Loader.extend of the Python package reads it, with pyarrow")
+                }
+                (path, false) => {
+                    format!("the format of {path} does not follow from its name: add --format ndjson, csv, bin or bin2")
+                }
+            };
             return Err(Failure::usage(message));
         };
         match (metadata.is_dir(), format) {

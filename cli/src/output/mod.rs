@@ -5,9 +5,13 @@ mod encoder;
 mod partial;
 mod sources;
 
+use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::io::{self, BufWriter, StdoutLock, Write};
 use std::path::{Path, PathBuf};
+
+use flate2::Compression;
+use flate2::write::GzEncoder;
 
 use crate::entry::{exists, metadata_if_there};
 use crate::failure::{Failure, Result};
@@ -34,9 +38,9 @@ enum Sink {
 impl Output {
     /// Opens an output: a path, or standard output for `-`.
     ///
-    /// Errors: `Usage` for a directory on standard output, or one that exists and is not empty; `Io`.
+    /// Errors: `Usage` for a directory on standard output, or one that exists and is not empty; those of [`Target::by_name`].
     pub(crate) fn open(path: &Path, form: Form) -> Result<Output> {
-        let stream = |encoder| Target::open(path).map(|target| (encoder, Sink::Target(target)));
+        let stream = |encoder| Target::by_name(path).map(|target| (encoder, Sink::Target(target)));
         let (encoder, sink) = match form {
             Form::Dir => {
                 let partial = create_directory(path)?;
@@ -144,6 +148,7 @@ pub(crate) struct Target {
 enum Destination {
     Stdout(StdoutLock<'static>),
     File(File),
+    Gzip(Box<GzEncoder<File>>),
 }
 
 impl Target {
@@ -162,6 +167,30 @@ impl Target {
         Ok(Target::new(Destination::File(file), Some(partial), path))
     }
 
+    /// Like [`open`](Target::open), for records: a file whose name ends in `.gz` is compressed, as `build` reads it.
+    ///
+    /// Errors: `Usage` for `.zst`; those of [`open`](Target::open).
+    pub(crate) fn by_name(path: &Path) -> Result<Target> {
+        match path.extension().and_then(OsStr::to_str) {
+            Some("gz") => Ok(Target::open(path)?.compressed()),
+            Some("zst") => Err(Failure::usage(format!(
+                "zstd is read and not written: name {} with .gz, or write to - and pipe it into zstd",
+                path.display()
+            ))),
+            _ => Target::open(path),
+        }
+    }
+
+    fn compressed(self) -> Target {
+        let Target { writer, partial, path } = self;
+        let (destination, _) = writer.into_parts(); // nothing is written yet
+        let destination = match destination {
+            Destination::File(file) => Destination::Gzip(Box::new(GzEncoder::new(file, Compression::default()))),
+            other => other,
+        };
+        Target { writer: BufWriter::with_capacity(BUFFER, destination), partial, path }
+    }
+
     fn new(destination: Destination, partial: Option<Partial>, path: &Path) -> Target {
         Target { writer: BufWriter::with_capacity(BUFFER, destination), partial, path: path.to_path_buf() }
     }
@@ -176,9 +205,17 @@ impl Target {
     /// Flushes the buffer and syncs a regular file.
     pub(crate) fn sync(&mut self) -> Result<()> {
         self.writer.flush().map_err(|error| failure(&self.path, error))?;
-        match (self.writer.get_ref(), &self.partial) {
-            (Destination::File(file), Some(_)) => file.sync_all().map_err(|error| failure(&self.path, error)),
-            _ => Ok(()),
+        let file = match self.writer.get_mut() {
+            Destination::Stdout(_) => return Ok(()),
+            Destination::File(file) => file,
+            Destination::Gzip(encoder) => {
+                encoder.try_finish().map_err(|error| failure(&self.path, error))?;
+                encoder.get_mut()
+            }
+        };
+        match self.partial {
+            Some(_) => file.sync_all().map_err(|error| failure(&self.path, error)),
+            None => Ok(()),
         }
     }
 
@@ -194,6 +231,7 @@ impl Write for Destination {
         match self {
             Destination::Stdout(stdout) => stdout.write(bytes),
             Destination::File(file) => file.write(bytes),
+            Destination::Gzip(encoder) => encoder.write(bytes),
         }
     }
 
@@ -201,6 +239,7 @@ impl Write for Destination {
         match self {
             Destination::Stdout(stdout) => stdout.flush(),
             Destination::File(file) => file.flush(),
+            Destination::Gzip(encoder) => encoder.flush(),
         }
     }
 }
@@ -222,7 +261,7 @@ mod tests {
 
     use super::*;
     use crate::input::testing::{Pair, Pairs, pair};
-    use crate::input::{Compression, Encoded, Format, Input, Reading};
+    use crate::input::{self, Encoded, Format, Input, Reading};
 
     const ALL: [Format; 4] = [Format::Dir, Format::Ndjson, Format::Bin, Format::Bin2];
 
@@ -246,7 +285,7 @@ mod tests {
 
     fn read(path: &Path, format: Format) -> Vec<Pair> {
         let mut pairs = Pairs::default();
-        let encoded = Encoded { format, compression: Compression::None };
+        let encoded = Encoded { format, compression: input::Compression::None };
         let inputs = Input::resolve_all(&[path.to_path_buf()], Some(encoded)).unwrap();
         inputs[0].read(&Reading::for_tests(), &mut pairs).unwrap();
         pairs.0

@@ -12,7 +12,7 @@ use sharddb::Progress;
 use sharddb::internal::time_as_iso_8601;
 use sharddb_remote::{
     Bucket, BucketGcOptions, BucketGeneration, BucketState, BucketVerifyLevel, BucketVerifyOptions, PullOptions,
-    PushOptions, layer_source,
+    PushOptions, Pushed, layer_source,
 };
 use tokio::runtime::{Builder, Runtime};
 
@@ -69,9 +69,13 @@ impl RemoteStore {
         let pushed = pushed?;
         cleanup.done();
         let layer = layer_source(&self.url.to_string(), &pushed.generation);
+        let Pushed { generation, is_new, keys, keys_before, .. } = &pushed;
         if call.json {
             write_json(&json!({
-                "generation": pushed.generation,
+                "generation": generation,
+                "published": is_new.then_some(generation),
+                "keys": keys,
+                "keys_before": keys_before,
                 "objects": pushed.objects,
                 "bytes": pushed.bytes,
                 "skipped": pushed.skipped,
@@ -81,7 +85,22 @@ impl RemoteStore {
             write_line(&layer)?;
         }
         let (objects, bytes) = (plural(pushed.objects, "object"), Size(pushed.bytes));
-        call.context.say(format_args!("published {} at {}: {objects}, {bytes}", pushed.generation, self.url));
+        if !is_new {
+            call.context.say(format_args!("nothing changed, {} stays at {generation}", self.url));
+            return Ok(Exit::Done);
+        }
+        let before = keys_before.map_or_else(String::new, |before| format!(" ({before} before)"));
+        call.context.say(format_args!(
+            "published {generation} at {}: {}{before}, {objects}, {bytes}",
+            self.url,
+            plural(*keys, "key")
+        ));
+        if let Some(before) = keys_before.filter(|before| *keys < before.div_ceil(2)) {
+            let (before, url) = (plural(before, "key"), &self.url);
+            warn(format_args!(
+                "sharddb: fewer than half of the {before} remain: sharddb rollback {url} goes back to the generation before"
+            ));
+        }
         if pushed.skipped > 0 {
             call.context.say(format_args!("{} of them were there from an earlier attempt", pushed.skipped));
         }

@@ -130,9 +130,7 @@ impl RangeEntry {
     ///
     /// Those of [`value`](RangeEntry::value).
     pub fn preamble(&self) -> Result<Value<'_>> {
-        let reader = self.shard.reader();
-        let preamble = reader.whole_preamble(&self.found).map(Value::from_bytes);
-        preamble.map_err(|error| reader.at(self.found.minishard, error).at_key(self.key()))
+        self.shard.reader().located_preamble(&self.found)
     }
 }
 

@@ -228,8 +228,7 @@ impl<'a> Entry<'a> {
     ///
     /// Those of [`value`](Entry::value).
     pub fn preamble(&self) -> Result<Value<'a>> {
-        let preamble = self.shard.reader().whole_preamble(&self.found);
-        preamble.map(Value::from_bytes).map_err(|error| self.at(error))
+        self.shard.reader().located_preamble(&self.found)
     }
 
     /// Returns the number of bytes in the gap before the value, which are its preamble and padding.

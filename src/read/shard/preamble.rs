@@ -53,11 +53,10 @@ impl ShardReader {
         self.read_at_most_cap(ByteRange { start, end: gap.end }, 1)
     }
 
-    /// Returns the whole preamble of a value, and the decoded value.
-    pub(crate) fn with_preamble(&self, found: &FoundKey) -> Result<(Value<'_>, Value<'_>)> {
-        let preamble =
-            self.whole_preamble(found).map_err(|error| self.at(found.minishard, error).at_key(found.row.id))?;
-        Ok((Value::from_bytes(preamble), self.value(found)?))
+    /// Returns the [whole preamble](Self::whole_preamble) of a value. Errors have the place of the row.
+    pub(crate) fn located_preamble(&self, found: &FoundKey) -> Result<Value<'_>> {
+        let preamble = self.whole_preamble(found).map(Value::from_bytes);
+        preamble.map_err(|error| self.at(found.minishard, error).at_key(found.row.id))
     }
 
     /// Returns the gap before a value, in which its preamble is; `None` if the layout has no preambles.

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::iter::FusedIterator;
 
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::ids::ShardNumber;
 use crate::read::generation::Generation;
 use crate::read::owned_value::OwnedValue;
@@ -272,12 +272,16 @@ impl Iterator for Pairs {
 
 impl Pairs {
     /// Returns the next pair with its preamble: key, preamble, value; see [`Entry::preamble`](crate::shard::Entry::preamble).
-    /// A preamble that cannot be read is the `Err` of its pair.
-    pub fn next_with_preamble(&mut self) -> Option<Result<(u64, OwnedValue, OwnedValue)>> {
+    /// The preamble is `None` if its length is unknown, for which `Entry::preamble` is `Unsupported`.
+    pub fn next_with_preamble(&mut self) -> Option<Result<(u64, Option<OwnedValue>, OwnedValue)>> {
         let found = self.0.next_found()?;
         Some(found.and_then(|(shard, found)| {
-            let (preamble, value) = shard.reader().with_preamble(&found)?;
-            Ok((found.row.id, OwnedValue::new(shard, preamble), OwnedValue::new(shard, value)))
+            let reader = shard.reader();
+            let preamble = match reader.located_preamble(&found) {
+                Err(error) if error.kind() == ErrorKind::Unsupported => None,
+                preamble => Some(OwnedValue::new(shard, preamble?)),
+            };
+            Ok((found.row.id, preamble, OwnedValue::new(shard, reader.value(&found)?)))
         }))
     }
 }

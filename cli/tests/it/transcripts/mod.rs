@@ -15,6 +15,7 @@ mod formats;
 mod import;
 mod living;
 mod lookups;
+mod mistaken;
 mod names;
 mod opening;
 mod options;

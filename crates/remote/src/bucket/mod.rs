@@ -94,6 +94,11 @@ use self::root::Root;
 /// let mut options = PushOptions::new();
 /// options.journal_dir(directory.join("journals"));
 /// let first = bucket.push(directory.join("store"), &options).await?;
+/// assert!(!bucket.push(directory.join("store"), &options).await?.is_new); // nothing changed
+///
+/// let mut updater = sharddb::Updater::new(directory.join("store"), &sharddb::write::UpdateOptions::new())?;
+/// updater.put(8, b"eight")?;
+/// updater.finish()?;
 /// let second = bucket.push(directory.join("store"), &options).await?;
 /// assert_eq!(bucket.current().await?, Some(second.generation.clone()));
 ///

@@ -17,7 +17,7 @@ use sharddb::write::BuildOptions;
 use sharddb::{Phase, Progress};
 use sharddb_format::ids::ShardNumber;
 use sharddb_format::info;
-use sharddb_format::manifest;
+use sharddb_format::manifest::{self, Manifest};
 use sharddb_format::random::random_name;
 use sharddb_format::{Error, ErrorKind, Result};
 
@@ -90,7 +90,7 @@ impl PushOptions {
     }
 }
 
-/// A generation that was published to a bucket, as returned by [`Bucket::push`].
+/// The generation that is current after a push, as returned by [`Bucket::push`].
 ///
 /// See [`Bucket`] for an example.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -98,11 +98,17 @@ impl PushOptions {
 pub struct Pushed {
     /// The name of the generation, which is that of its directory.
     pub generation: String,
+    /// Whether it was published by this push. False if the current generation of the bucket is the same.
+    pub is_new: bool,
+    /// The number of its keys.
+    pub keys: u64,
+    /// The number of keys of the generation that was current before; `None` if there was none, or it has no readable manifest.
+    pub keys_before: Option<u64>,
     /// The number of its objects.
     pub objects: u64,
     /// The bytes of its objects.
     pub bytes: u64,
-    /// The number of objects that an earlier attempt had uploaded.
+    /// The number of objects that were there before: those of an earlier attempt, or all if nothing was published.
     pub skipped: u64,
 }
 
@@ -116,7 +122,10 @@ impl Bucket {
     /// once, the one that replaces `current` first wins. After success `current` may name the generation of a later publisher
     /// already.
     ///
-    /// Cost: reads the generation once. Memory: 64 MiB, and the manifest.
+    /// A push of the generation that is current in the bucket publishes nothing: one whose manifest is equal and has all
+    /// digests, and whose objects are all there. Their bytes are not compared, which [`verify`](Bucket::verify) does.
+    ///
+    /// Cost: reads the generation once, and the manifest in the bucket. Memory: 64 MiB, and both manifests.
     ///
     /// # Errors
     ///
@@ -132,6 +141,19 @@ impl Bucket {
         if base.is_none() {
             self.check_is_no_data_set().await?;
         }
+        let before = match &base {
+            Some(base) => Before::read(self, base.generation()).await?,
+            None => Before::default(),
+        };
+        let is_same = before.text == local.manifest_text && local.manifest.has_all_digests();
+        let keys_before = before.keys;
+        drop(before);
+        if let Some(base) = base.as_ref().filter(|_| is_same) {
+            let there = Upload::new(self, &local, options, base.generation().clone());
+            if there.is_complete().await? {
+                return Ok(Pushed { is_new: false, ..there.pushed(keys_before, there.objects.len() as u64 + 2) });
+            }
+        }
         self.root.check_conditions().await?;
         let journal = if local.manifest.has_all_digests() {
             Journal::open(options.journal_dir.as_deref(), self.root.name(), &local.manifest_text)?
@@ -146,12 +168,30 @@ impl Bucket {
         if let Some(journal) = &journal {
             upload.record_in(journal)?;
         }
-        let pushed = upload.run().await?;
+        upload.run().await?;
         upload.publish(base).await?;
+        let pushed = upload.pushed(keys_before, upload.done.len() as u64);
         if let Some(journal) = journal {
             journal.remove();
         }
         Ok(pushed)
+    }
+}
+
+/// What the current generation of the bucket states before a push. Empty if its manifest is missing or damaged: the push
+/// replaces it then.
+#[derive(Default)]
+struct Before {
+    text: Vec<u8>,
+    keys: Option<u64>,
+}
+
+impl Before {
+    async fn read(bucket: &Bucket, generation: &GenerationName) -> Result<Before> {
+        let name = format!("{generation}/{}", manifest::FILE_NAME);
+        let text = bucket.root.get(&name, manifest::MAX_BYTES).await?.map_or_else(Vec::new, |(text, _)| text);
+        let keys = Manifest::parse(&text).ok().map(|manifest| manifest.keys);
+        Ok(Before { text, keys })
     }
 }
 
@@ -258,7 +298,7 @@ impl<'a> Upload<'a> {
     }
 
     /// Uploads what is missing, the manifest last.
-    pub(super) async fn run(&self) -> Result<Pushed> {
+    pub(super) async fn run(&self) -> Result<()> {
         let (progress, bytes) = (&self.options.progress, sum(self.lengths()));
         progress.begin(Phase::Copy, bytes);
         self.upload_text(info::FILE_NAME, &self.local.info).await?;
@@ -274,13 +314,20 @@ impl<'a> Upload<'a> {
         for object in large {
             self.upload(object.clone()).await?; // one at a time: its parts are sent together
         }
-        self.upload_text(manifest::FILE_NAME, &self.local.manifest_text).await?;
-        Ok(Pushed {
+        self.upload_text(manifest::FILE_NAME, &self.local.manifest_text).await
+    }
+
+    /// Returns the report of a push after which all objects are there.
+    fn pushed(&self, keys_before: Option<u64>, skipped: u64) -> Pushed {
+        Pushed {
             generation: self.generation.to_string(),
+            is_new: true,
+            keys: self.local.manifest.keys,
+            keys_before,
             objects: self.objects.len() as u64 + 2,
-            bytes,
-            skipped: self.done.len() as u64,
-        })
+            bytes: sum(self.lengths()),
+            skipped,
+        }
     }
 
     /// Makes the generation current, if `current` names the same one as `base`.

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use object_store::ObjectStoreExt;
 use sharddb::Progress;
 use sharddb::fs::disk;
 use sharddb::{BulkLoader, ShardDb, Store};
@@ -120,6 +121,39 @@ fn objects_are_the_files_of_the_generation() {
     assert_eq!(files_of(&server.objects(), &first.generation), local.files(1), "never overwritten");
     assert_eq!(generations(&server), [first.generation, second.generation]);
     assert_eq!(server.objects().len(), 1 + local.files(1).len() + local.files(2).len(), "no other object remains");
+}
+
+/// A push of what is current in the bucket changes nothing there. It publishes if an object is missing, or another
+/// generation is current.
+#[test]
+fn a_push_of_the_current_generation_publishes_nothing() {
+    let (local, server) = (Local::new(), Server::new());
+    let first = local.push(&server, 1).unwrap();
+    assert_eq!((first.is_new, first.keys_before), (true, None));
+    let objects = server.objects();
+    let again = local.push(&server, 1).unwrap();
+    let all = local.files(1).len() as u64;
+    assert_eq!(again, Pushed { is_new: false, keys_before: Some(first.keys), skipped: all, ..first.clone() });
+    assert!(server.objects() == objects, "nothing was written");
+
+    let second = local.push(&server, 2).unwrap();
+    assert_eq!((second.is_new, second.keys_before), (true, Some(first.keys)));
+    let third = local.push(&server, 1).unwrap();
+    assert!(third.is_new && third.generation != first.generation, "it is not the current one");
+
+    let shard =
+        server.objects().into_keys().find(|name| name.starts_with(&third.generation) && name.ends_with(".shard"));
+    let shard = ObjectPath::from(format!("data/store/{}", shard.unwrap()));
+    run(server.bucket().root.store().delete(&shard)).unwrap();
+    let mended = local.push(&server, 1).unwrap();
+    assert_eq!((mended.is_new, mended.keys_before), (true, Some(first.keys)));
+    assert_eq!(local.version_of_current(&server), Some(1));
+
+    // a manifest that cannot be read is no reason not to publish
+    let manifest = ObjectPath::from(format!("data/store/{}/manifest.json", mended.generation));
+    run(server.bucket().root.put(&manifest, b"{}".to_vec(), object_store::PutMode::Overwrite)).unwrap();
+    let after = local.push(&server, 1).unwrap();
+    assert_eq!((after.is_new, after.keys_before), (true, None));
 }
 
 #[test]
@@ -339,15 +373,15 @@ fn with_a_successor<T>(
 #[test]
 fn a_lost_reply_and_a_successor_are_a_success() {
     let local = Local::new();
-    let publish_next = |server: &Server| {
-        let (bucket, store, options) = (server.bucket(), local.store(2), local.options());
+    let publish_next = |server: &Server, version| {
+        let (bucket, store, options) = (server.bucket(), local.store(version), local.options());
         async move { drop(bucket.push(store, &options).await.unwrap()) }
     };
     let history = |server: &Server| run(server.bucket().history()).unwrap();
     for generations in 0..=2 {
         let server_of = || {
             let server = Server::new();
-            (0..generations).for_each(|_| drop(local.push(&server, 1).unwrap()));
+            [1, 2][2 - generations..].iter().for_each(|version| drop(local.push(&server, *version).unwrap()));
             server.set_fault(Fault::None);
             server
         };
@@ -355,7 +389,7 @@ fn a_lost_reply_and_a_successor_are_a_success() {
         local.push(&server, 1).unwrap();
         let requests = server.requests();
         let server = server_of();
-        let pushed = with_a_successor(&server, requests, || local.push(&server, 1), publish_next(&server)).unwrap();
+        let pushed = with_a_successor(&server, requests, || local.push(&server, 1), publish_next(&server, 2)).unwrap();
         let versions = history(&server);
         assert_eq!(versions.len(), generations + 2, "{versions:?}");
         assert_eq!(versions[generations].name, pushed.generation);
@@ -364,7 +398,7 @@ fn a_lost_reply_and_a_successor_are_a_success() {
 
     let server_of = || {
         let server = Server::new();
-        let names = [1, 1].map(|version| local.push(&server, version).unwrap().generation);
+        let names = [1, 2].map(|version| local.push(&server, version).unwrap().generation);
         server.set_fault(Fault::None);
         (server, names)
     };
@@ -373,13 +407,13 @@ fn a_lost_reply_and_a_successor_are_a_success() {
     rollback(&server).unwrap();
     let requests = server.requests();
     let (server, [first, second]) = server_of();
-    let to = with_a_successor(&server, requests, || rollback(&server), publish_next(&server)).unwrap();
+    let to = with_a_successor(&server, requests, || rollback(&server), publish_next(&server, 2)).unwrap();
     let versions = history(&server);
     assert_eq!((&to, &versions[0].name, &versions[1].name), (&first, &second, &first), "{versions:?}");
 
     // the successor of the generation before: the rollback did not happen, although its target is in the history
     let (server, [first, second]) = server_of();
-    server.before(requests - 1, publish_next(&server));
+    server.before(requests - 1, publish_next(&server, 1));
     assert_eq!(rollback(&server).unwrap_err().kind(), ErrorKind::Locked);
     assert!(server.has_run());
     let versions = history(&server);
@@ -476,12 +510,14 @@ fn a_download_is_continued_from_the_last_byte() {
 #[test]
 fn of_two_publishers_one_wins_and_the_other_has_an_error() {
     let local = Local::new();
+    let base = local.directory.path().join("base");
+    BulkLoader::options().create(&base).unwrap().finish().unwrap();
     for is_empty in [true, false] {
         let (mut lost, mut won) = (0, 0);
         for request in 0.. {
             let server = Server::new();
             if !is_empty {
-                local.push(&server, 1).unwrap();
+                run(server.bucket().push(&base, &local.options())).unwrap();
             }
             let (bucket, options, other) = (server.bucket(), local.options(), local.store(2));
             let result = Arc::new(Mutex::new(None));

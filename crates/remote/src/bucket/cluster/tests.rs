@@ -400,7 +400,8 @@ fn a_publication_that_loses_is_repeated() {
         let scene = Scene::small();
         let spills = scene.put_spills().unwrap();
         let parts = scene.build_parts(&spills).unwrap();
-        let (bucket, store, journals) = (scene.server.bucket(), scene.other_store(), scene.journals());
+        let (bucket, store, journals) = (scene.server.bucket(), scene.directory.path().join("third"), scene.journals());
+        build(&store, 2);
         scene.server.before(request, async move { _ = push(bucket, store, journals).await.unwrap() });
         let first = scene.publish(&spills, &parts);
         if !scene.server.has_run() {
