@@ -34,7 +34,6 @@ pub use report::VerifyReport;
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::{manifest, multilod};
 use crate::read::generation::Generation;
-use crate::read::shard::Entry;
 use crate::read::snapshot::Snapshot;
 use crate::read::sorted_keys::key_file::KeyFile;
 use crate::threads::progress::{Phase, Progress};
@@ -226,9 +225,10 @@ fn verify_fragments(
     if !is_read_again || !matches!(snapshot.info(), Ok(Some(info)) if multilod::is_stated_by(&info)) {
         return Ok(());
     }
-    for entry in snapshot {
+    let mut pairs = snapshot.pairs();
+    while let Some(checked) = pairs.check_next(multilod::check_fragments) {
         progress.check()?;
-        match entry.and_then(|entry| verify_entry(&entry)) {
+        match checked {
             Ok(()) => {}
             Err(error) if error.kind() == ErrorKind::InvalidInput => {
                 report.add(FindingKind::MissingFragments, error.with_kind(ErrorKind::Corrupt));
@@ -237,13 +237,6 @@ fn verify_fragments(
         }
     }
     Ok(())
-}
-
-/// Errors: `InvalidInput` if fragments are missing; those of reading.
-fn verify_entry(entry: &Entry<'_>) -> Result<()> {
-    let at = |error: Error| entry.at(error);
-    let before = entry.bytes_before().map_err(at)?;
-    multilod::check_fragments(&entry.value()?, before).map_err(at)
 }
 
 #[cfg(test)]

@@ -231,12 +231,6 @@ impl<'a> Entry<'a> {
         self.shard.reader().located_preamble(&self.found)
     }
 
-    /// Returns the number of bytes in the gap before the value, which are its preamble and padding.
-    pub(crate) fn bytes_before(&self) -> Result<u64> {
-        let gap = self.shard.reader().whole_gap(&self.found)?;
-        Ok(gap.map_or(0, |gap| gap.len()))
-    }
-
     /// Returns where the value is stored.
     ///
     /// # Errors
@@ -248,7 +242,7 @@ impl<'a> Entry<'a> {
 
     /// Adds the place of this entry to an error.
     #[cold]
-    pub(crate) fn at(&self, error: Error) -> Error {
+    fn at(&self, error: Error) -> Error {
         self.shard.reader().at(self.found.minishard, error).at_key(self.found.row.id)
     }
 }

@@ -284,6 +284,17 @@ impl Pairs {
             Ok((found.row.id, preamble, OwnedValue::new(shard, reader.value(&found)?)))
         }))
     }
+
+    /// Calls `check` with the next value and the number of bytes in the gap before it. Its error has the place of the pair.
+    pub(crate) fn check_next(&mut self, check: impl FnOnce(&[u8], u64) -> Result<()>) -> Option<Result<()>> {
+        let found = self.0.next_found()?;
+        Some(found.and_then(|(shard, found)| {
+            let reader = shard.reader();
+            let at = |error: Error| reader.at(found.minishard, error).at_key(found.row.id);
+            let gap = reader.whole_gap(&found).map_err(at)?;
+            check(&reader.value(&found)?, gap.map_or(0, |gap| gap.len())).map_err(at)
+        }))
+    }
 }
 
 impl FusedIterator for Pairs {}
