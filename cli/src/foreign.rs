@@ -2,8 +2,9 @@
 
 use std::path::Path;
 
-use sharddb::ErrorKind;
+use sharddb::{ErrorKind, OpenOptions, Snapshot};
 
+use crate::context::warn;
 use crate::entry;
 use crate::failure::{Failure, Result};
 use crate::printable::word;
@@ -36,6 +37,33 @@ pub(crate) fn is_data(path: &Path) -> Result<bool> {
         }
     }
     Ok(false)
+}
+
+/// Whether ShardDb wrote the info of a directory without a manifest: an incomplete copy of a generation, whose missing shards
+/// nothing else shows.
+///
+/// Errors: `Io` if that cannot be determined.
+pub(crate) fn lacks_manifest(directory: &Path) -> Result<bool> {
+    if entry::is_file(&directory.join("manifest.json"))? {
+        return Ok(false);
+    }
+    let opened = OpenOptions::new().check_shards(false).open(directory);
+    Ok(opened.is_ok_and(|db| db.snapshot().layout().is_some()))
+}
+
+/// Warns of a source that may lack shards.
+///
+/// Errors: `Io` if that cannot be determined.
+pub(crate) fn warn_if_incomplete(source: &Snapshot) -> Result<()> {
+    let directory = source.directory();
+    if lacks_manifest(directory)? {
+        let source = directory.display();
+        warn(format_args!(
+            "sharddb: {source} is a generation without its manifest.json, so whether it has all its shards is unknown: if it is \
+             a copy, copy it again"
+        ));
+    }
+    Ok(())
 }
 
 #[cfg(test)]

@@ -33,11 +33,12 @@ class ValueWithPreamble(bytes):
 
     @property
     def preamble(self) -> bytes:
-        """The preamble. Raises ``Unsupported`` if its length is unknown: version 0.1.0 wrote it to data with aligned values."""
+        """The preamble. Raises ``Unsupported`` if it is unknown: the value is that of a remote database, or is aligned and of a
+        store that an early version wrote."""
         if self._preamble is None:
             raise Unsupported(
-                "expected a preamble whose length is known, found zeros before an aligned value, which may be padding: build the "
-                "pairs again from their source"
+                "the preamble of this value is unknown: a remote database reads values only, so copy the data and open the copy; "
+                "before an aligned value of an early version it may be padding, so build such a store again from its source"
             )
         return self._preamble
 

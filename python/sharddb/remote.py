@@ -293,7 +293,8 @@ class RemoteReader:
     def items(self) -> Iterator[tuple[int, bytes]]:
         """Iterates over the pairs of the current generation in storage order. Reads each byte once, about 8 MiB per batch.
 
-        Raises the errors of ``get``, but does not try again. An error ends the iteration.
+        Preambles are not read: a value of data with preambles is a ``ValueWithPreamble`` whose ``preamble`` raises ``Unsupported``,
+        so that no copy loses them. Raises the errors of ``get``, but does not try again. An error ends the iteration.
         """
         served = self._open()
         cursor = served.handle.items()

@@ -78,8 +78,8 @@ impl Columns {
             return Err(PyValueError::new_err(message));
         };
         let expect = |field: &Field, is_right: fn(&DataType) -> bool, expected: &str| {
-            if is_right(field.data_type()) {
-                Ok(())
+            if is_right(field.data_type()) || *field.data_type() == DataType::Null {
+                Ok(()) // a table without rows may have no other type; rows are refused as nulls
             } else {
                 Err(PyTypeError::new_err(format!(
                     "expected {expected} in the column {:?}, found {}",
@@ -98,6 +98,9 @@ impl Columns {
     }
 
     fn insert<S: Sink>(&self, py: Python<'_>, batch: &StructArray, writer: &mut Writer<S>) -> PyResult<()> {
+        if batch.is_empty() {
+            return Ok(());
+        }
         let keys = py.detach(|| self.checked_keys(batch))?;
         let values = BytesColumn::of(batch.column(self.value));
         let preambles = self.preamble.map(|at| BytesColumn::of(batch.column(at)));
@@ -140,7 +143,8 @@ fn is_bytes(data_type: &DataType) -> bool {
 ///
 /// Errors: `ValueError`, which names the column.
 fn check(column: &dyn Array, name: &str) -> PyResult<()> {
-    if let Some(row) = (0..column.len()).find(|row| column.is_null(*row)) {
+    let is_null = |row: &usize| column.is_null(*row) || *column.data_type() == DataType::Null;
+    if let Some(row) = (0..column.len()).find(is_null) {
         let message = format!("expected no nulls in the column {name:?}, found one in row {row} of a batch");
         return Err(PyValueError::new_err(message));
     }

@@ -2,7 +2,7 @@
 //! the merge function.
 
 use std::sync::mpsc::{Receiver, Sender, channel, sync_channel};
-use std::sync::{Mutex, OnceLock, PoisonError};
+use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -24,7 +24,6 @@ const NEXT_CALL: Duration = Duration::from_micros(100);
 pub(crate) struct Job {
     /// Is cancelled when the build shall end without publishing.
     pub(crate) progress: Progress,
-    published: OnceLock<Published>,
     merge: Option<Py<PyAny>>,
     sender: Sender<Event>,
     events: Mutex<Receiver<Event>>,
@@ -34,7 +33,7 @@ impl Job {
     /// Creates a job, whose merge function is `merge` if the policy for duplicate keys is one.
     pub(crate) fn new(merge: Option<Py<PyAny>>) -> Job {
         let (sender, events) = channel();
-        Job { progress: Progress::new(), published: OnceLock::new(), merge, sender, events: Mutex::new(events) }
+        Job { progress: Progress::new(), merge, sender, events: Mutex::new(events) }
     }
 
     /// Returns where threads of the build send events.
@@ -42,21 +41,9 @@ impl Job {
         self.sender.clone()
     }
 
-    /// Returns what is current since the work has ended, if it has. An exception of [`run`](Self::run) may come after that.
-    pub(crate) fn published(&self) -> Option<&Published> {
-        self.published.get()
-    }
-
     /// Shows the merge function to the garbage collector.
     pub(crate) fn traverse(&self, visit: &PyVisit<'_>) -> Result<(), PyTraverseError> {
         visit.call(&self.merge)
-    }
-
-    /// Keeps what `work` publishes.
-    pub(crate) fn publish_by(&self, work: impl FnOnce() -> sharddb::Result<Published>) -> sharddb::Result<()> {
-        let published = work()?;
-        self.published.get_or_init(|| published);
-        Ok(())
     }
 
     /// Asks the caller's thread whether to publish. From its consent on, the work ends as if there were no signal.
@@ -71,24 +58,9 @@ impl Job {
     }
 
     /// Publishes a candidate, if the job [may publish](Self::may_publish).
-    pub(crate) fn publish(&self, candidate: Candidate) -> sharddb::Result<()> {
+    pub(crate) fn publish(&self, candidate: Candidate) -> sharddb::Result<Published> {
         self.may_publish()?;
-        self.publish_by(|| candidate.publish())
-    }
-
-    /// Runs `work`, which publishes by [`publish`](Self::publish) or [`publish_by`](Self::publish_by), like [`run`](Self::run). Returns what was published, and
-    /// what it returns. Signals that arrive after `current` was swapped wait for the return.
-    pub(crate) fn run_and_publish<T: Send>(
-        &self,
-        py: Python<'_>,
-        bar: Bar<'_>,
-        work: impl FnOnce(&Job) -> sharddb::Result<T> + Send,
-    ) -> PyResult<(Published, T)> {
-        let value = self.run(py, bar, work)?;
-        match self.published() {
-            Some(published) => Ok((published.clone(), value)),
-            None => Err(errors::new(py, ErrorKind::Internal, "a build ended without a result", None, None)),
-        }
+        candidate.publish()
     }
 
     /// Runs `work` on a thread. Returns what it returns.

@@ -16,7 +16,7 @@ use crate::job::Job;
 use crate::options::{Build, read_update};
 use crate::pairs::{Sink, Writer};
 use crate::progress::Bar;
-use crate::published::Published;
+use crate::published::{Published, check_late_signals};
 
 /// Builds and publishes a generation of a store from pairs in any order and any amount.
 ///
@@ -165,11 +165,9 @@ impl Loader {
         let Open { writer, job } = self.open.take(py)?;
         let bar = Bar::new(progress)?;
         let target = writer.finish(py)?;
-        let result = job.run_and_publish(py, bar, |job| job.publish(target.finish()?));
-        if let Some(published) = job.published() {
-            self.published.get_or_init(|| published.clone());
-        }
-        result.map(|(published, ())| Published::if_new(published))
+        let published = job.run(py, bar, |job| job.publish(target.finish()?))?;
+        check_late_signals(py, self.published.get_or_init(|| published.clone()))?;
+        Ok(Published::if_new(published))
     }
 
     /// Closes the loader without publishing, and removes its temporary files. Does nothing after ``finish``.
@@ -226,13 +224,13 @@ struct Replaced {
 impl Replaced {
     /// Reads what the store has. What is no store has nothing, and is refused when the work begins.
     fn of(path: &Path) -> Replaced {
-        let current = Store::open(path).and_then(|store| Ok((store.current()?, store)));
+        let current = Store::open(path).and_then(|store| Ok((store.current_or_newest()?, store)));
         let Ok((Some(current), store)) = current else { return Replaced { is_generation: false, found: None } };
         let found = match store.totals(current).map(|totals| totals.keys) {
             Ok(0) => None,
             Ok(1) => Some(format!("1 key in {current}")),
             Ok(keys) => Some(format!("{keys} keys in {current}")),
-            Err(_) => Some(format!("{current}, which cannot be read")),
+            Err(_) => Some(format!("{current}, which cannot be read (Store.rollback goes back to the one before)")),
         };
         Replaced { is_generation: true, found }
     }

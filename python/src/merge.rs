@@ -9,7 +9,7 @@ use sharddb::Snapshot;
 
 use crate::errors::OrRaise;
 use crate::options::Build;
-use crate::published::Published;
+use crate::published::{Published, check_late_signals};
 use crate::source;
 
 /// Merges databases into a new generation of a store, and publishes it.
@@ -95,7 +95,8 @@ fn reshard<'py>(
 
 fn run(py: Python<'_>, build: Build<'_>, out: PathBuf, sources: &[Snapshot]) -> PyResult<Published> {
     let Build { options, job, bar, .. } = build;
-    let (published, ()) = job.run_and_publish(py, bar, |job| job.publish(options.merge(&out, sources)?))?;
+    let published = job.run(py, bar, |job| job.publish(options.merge(&out, sources)?))?;
+    check_late_signals(py, &published)?;
     Ok(published.into())
 }
 

@@ -85,8 +85,15 @@ impl<S: Sink> Writer<S> {
     ) -> PyResult<()> {
         let py = keys.py();
         let Keys(keys) = keys.extract()?;
+        let item_len = data.getattr_opt("itemsize")?.and_then(|len| len.extract::<u64>().ok()).unwrap_or(1);
         let data = Held::new(data).inspect_err(|error| note(py, error, "data"))?;
         let Keys(offsets) = offsets.extract().inspect_err(|error| note(py, error, "offsets"))?;
+        let is_in_items = |last: &u64| last.checked_mul(item_len) == Some(data.len() as u64) && *last > 0;
+        if item_len > 1 && offsets.last().is_some_and(is_in_items) {
+            let message =
+                format!("expected offsets in bytes, found offsets in items of data: multiply them by {item_len}");
+            return Err(PyValueError::new_err(message));
+        }
         let offsets = checked_offsets(&offsets, keys.len(), data.len())?;
         self.flush(py)?;
         let mut at = 0;

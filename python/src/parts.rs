@@ -11,7 +11,7 @@ use crate::errors::OrRaise;
 use crate::job::Job;
 use crate::options::Build;
 use crate::part_plan::PartPlan;
-use crate::published::Published;
+use crate::published::{Published, check_late_signals};
 use crate::task;
 
 /// Returns the directory of a job of partitioned builds in a store, ``parts-<job>``. Raises ``InvalidInput`` unless the job
@@ -103,10 +103,9 @@ fn publish_parts(
     let spills = spill_set(py, &plan, &directory, &spills)?;
     let parts =
         parts.iter().map(|text| PartReceipt::from_str(text)).collect::<sharddb::Result<Vec<_>>>().or_raise(py)?;
-    let publish = |running: &Job| {
-        running.publish_by(|| spills.publish_if(&store, job, parts, &build.options, || running.may_publish()))
-    };
-    let (published, ()) = build.job.run_and_publish(py, build.bar, publish)?;
+    let publish = |running: &Job| spills.publish_if(&store, job, parts, &build.options, || running.may_publish());
+    let published = build.job.run(py, build.bar, publish)?;
+    check_late_signals(py, &published)?;
     Ok(published.into())
 }
 

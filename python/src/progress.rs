@@ -2,6 +2,7 @@
 
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
+use pyo3::types::PyType;
 use sharddb::Progress;
 
 /// A bar of the caller, which shows one phase after another: `total` is set and `reset()` called at the beginning of each,
@@ -23,6 +24,12 @@ impl<'py> Bar<'py> {
     /// Errors: `TypeError` unless the object has what [`show`](Self::show) calls and sets.
     pub(crate) fn new(bar: Option<Bound<'py, PyAny>>) -> PyResult<Bar<'py>> {
         const METHODS: [&str; 3] = ["set_description", "reset", "update"];
+        if let Some(class) = bar.as_ref().and_then(|bar| bar.cast::<PyType>().ok()) {
+            let name = class.name()?;
+            let message =
+                format!("expected progress to be a bar, found the class {name}: call it, as in progress={name}()");
+            return Err(PyTypeError::new_err(message));
+        }
         if let Some(bar) = &bar {
             let is_missing = |name: &&&str| !bar.getattr(**name).is_ok_and(|method| method.is_callable());
             let refused = METHODS.iter().find(is_missing).map(|name| format!("{name}()"));

@@ -65,6 +65,18 @@ impl Published {
     }
 }
 
+/// Handles the signals that have arrived while a job was publishing.
+///
+/// Errors: the exception of a handler (KeyboardInterrupt), with a note that says what was published.
+pub(crate) fn check_late_signals(py: Python<'_>, published: &sharddb::Published) -> PyResult<()> {
+    py.check_signals().inspect_err(|error| {
+        if published.is_new {
+            let note = format!("{} was published before this exception was raised", published.generation);
+            let _ = error.value(py).call_method1("add_note", (note,)); // an exception whose method raises has no note
+        }
+    })
+}
+
 #[pymethods]
 impl Published {
     /// The sharding specification, given or planned: the JSON object "sharding" of `info` as a dict.

@@ -7,18 +7,19 @@ use sharddb::ErrorKind;
 use sharddb_remote::RemoteScan;
 
 use crate::errors;
-use crate::remote_operation::{Outcome, RemoteOperation};
+use crate::remote_operation::{Outcome, Page, RemoteOperation};
 
 /// A position in the pairs of a generation, in storage order.
 #[pyclass(frozen, module = "sharddb._sharddb")]
 pub(crate) struct RemoteCursor {
     /// `None` once it was used: each batch comes with the next position.
     rest: Mutex<Option<RemoteScan>>,
+    has_preambles: bool,
 }
 
 impl RemoteCursor {
-    pub(crate) fn new(rest: RemoteScan) -> RemoteCursor {
-        RemoteCursor { rest: Mutex::new(Some(rest)) }
+    pub(crate) fn new(rest: RemoteScan, has_preambles: bool) -> RemoteCursor {
+        RemoteCursor { rest: Mutex::new(Some(rest)), has_preambles }
     }
 }
 
@@ -33,9 +34,10 @@ impl RemoteCursor {
             let message = "expected the last position of an iteration, found one that was used before";
             return Err(errors::new(py, ErrorKind::InvalidInput, message, None, None));
         };
-        Ok(RemoteOperation::of_future(|mailbox| async move {
+        let has_preambles = self.has_preambles;
+        Ok(RemoteOperation::of_future(move |mailbox| async move {
             let pairs = mailbox.run(rest.next_batch()).await?;
-            Ok(Outcome::Pairs(pairs.map(|pairs| (pairs, rest))))
+            Ok(Outcome::Page(pairs.map(|pairs| Page { pairs, rest, has_preambles })))
         }))
     }
 }

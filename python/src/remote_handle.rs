@@ -160,7 +160,8 @@ impl RemoteHandle {
 
     /// Returns the position before the first pair.
     fn items(&self, py: Python<'_>) -> PyResult<RemoteCursor> {
-        Ok(RemoteCursor::new(self.snapshot(py)?.scan()))
+        let snapshot = self.snapshot(py)?;
+        Ok(RemoteCursor::new(snapshot.scan(), snapshot.has_preambles()))
     }
 
     /// Returns the operation that switches to the current generation: `bool`, whether it is another one.

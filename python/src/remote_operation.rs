@@ -28,8 +28,16 @@ pub(crate) enum Outcome {
     Places(Vec<Option<RemoteLocation>>),
     Flag(bool),
     Keys(Vec<u64>),
-    /// The next pairs of a scan, and the rest of it; `None` at the end.
-    Pairs(Option<(Vec<(u64, RemoteValue)>, RemoteScan)>),
+    /// `None` at the end of a scan.
+    Page(Option<Page>),
+}
+
+/// The next pairs of a scan.
+pub(crate) struct Page {
+    pub(crate) pairs: Vec<(u64, RemoteValue)>,
+    /// The rest of the scan.
+    pub(crate) rest: RemoteScan,
+    pub(crate) has_preambles: bool,
 }
 
 /// Operations of the library with any result. A request has the number of its operation among those that run at a time.

@@ -10,8 +10,8 @@ use sharddb::ErrorKind;
 use crate::errors::{self, OrRaise};
 use crate::remote_cursor::RemoteCursor;
 use crate::remote_handle::RemoteHandle;
-use crate::remote_operation::{Outcome, RemoteOperation};
-use crate::{buffer, remote_places};
+use crate::remote_operation::{Outcome, Page, RemoteOperation};
+use crate::{buffer, preamble, remote_places};
 
 #[pymethods]
 impl RemoteOperation {
@@ -53,11 +53,16 @@ fn to_python<'py>(py: Python<'py>, outcome: Outcome) -> PyResult<Bound<'py, PyAn
         Outcome::Places(places) => remote_places::columns(py, places),
         Outcome::Flag(flag) => flag.into_bound_py_any(py),
         Outcome::Keys(keys) => buffer::array(py, keys),
-        Outcome::Pairs(pairs) => pairs
-            .map(|(pairs, rest)| {
-                let pairs: Vec<_> = pairs.iter().map(|(key, value)| (*key, PyBytes::new(py, value))).collect();
-                (pairs, RemoteCursor::new(rest))
-            })
-            .into_bound_py_any(py),
+        Outcome::Page(page) => page.map(|page| page_to_python(py, page)).transpose()?.into_bound_py_any(py),
     }
+}
+
+fn page_to_python(py: Python<'_>, page: Page) -> PyResult<Bound<'_, PyAny>> {
+    let Page { pairs, rest, has_preambles } = page;
+    let value = |value: &[u8]| match has_preambles {
+        true => preamble::value(py, value, None),
+        false => Ok(PyBytes::new(py, value).into_any()),
+    };
+    let pairs = pairs.iter().map(|(key, found)| Ok((*key, value(found)?))).collect::<PyResult<Vec<_>>>()?;
+    (pairs, RemoteCursor::new(rest, has_preambles)).into_bound_py_any(py)
 }

@@ -11,6 +11,7 @@ use crate::errors::{self, OrRaise};
 use crate::job::Job;
 use crate::pickle::pickle_fields;
 use crate::progress::Bar;
+use crate::published::check_late_signals;
 use crate::task;
 
 /// A directory of generations, one of which is current.
@@ -135,7 +136,8 @@ impl Store {
             let copy = self.0.writer()?.progress(&job.progress).adopt_unpublished(&directory)?;
             job.publish(copy.allow_empty(allow_empty))
         };
-        let (published, ()) = Job::new(None).run_and_publish(py, Bar::new(progress)?, adopt)?;
+        let published = Job::new(None).run(py, Bar::new(progress)?, adopt)?;
+        check_late_signals(py, &published)?;
         Ok(published.generation.get())
     }
 

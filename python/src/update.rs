@@ -12,7 +12,7 @@ use crate::keys::Keys;
 use crate::options;
 use crate::pairs::Writer;
 use crate::pickle::pickle_fields;
-use crate::published::Published;
+use crate::published::{Published, check_late_signals};
 use crate::source;
 
 /// The effect of an update.
@@ -94,7 +94,8 @@ impl From<UpdateReport> for Changes {
 /// ``progress``: as for ``Loader.finish``.
 ///
 /// Only shards with a change are written; the others are hard links to the same files. Values that do not change are copied
-/// as stored. After an exception nothing was published, and nothing is left behind.
+/// as stored. After an exception nothing was published, and nothing is left behind; a KeyboardInterrupt that arrived during the
+/// publication has a note that says so.
 ///
 /// Raises ``NotFound`` if there is no store, ``Empty`` if no key is left, with ``strict`` ``AbsentKey`` for an absent key, ``Locked``, ``Corrupt``, ``InvalidInput``,
 /// ``Io``, and what an iterable raises.
@@ -125,10 +126,11 @@ fn update<'py>(
     let Keys(deletes) = deletes.unwrap_or(Keys(Vec::new()));
     writer.insert_all(py, |updater| deletes.iter().try_for_each(|key| updater.delete(*key)))?;
     let updater = writer.finish(py)?;
-    let (published, report) = job.run_and_publish(py, bar, |job| {
+    let (published, report) = job.run(py, bar, |job| {
         let (candidate, report) = updater.finish_unpublished()?;
-        job.publish(candidate).map(|()| report)
+        Ok((job.publish(candidate)?, report))
     })?;
+    check_late_signals(py, &published)?;
     Ok((Published::if_new(published), report.into()))
 }
 

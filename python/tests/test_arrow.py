@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas  # type: ignore[import-untyped]
 import pyarrow as pa  # type: ignore[import-untyped]
 import pytest
 
@@ -78,7 +79,7 @@ BAD: list[tuple[str, Any, type[Exception], str]] = [
     ("text keys", table(a=pa.array(["1"]), b=pa.array([b""])), TypeError, 'in the column "a", found Utf8'),
     ("integer values", table(key=ONE, value=ONE), TypeError, 'binary or strings in the column "value", found Int64'),
     ("lists", table(key=ONE, value=pa.array([[b"a"]])), TypeError, "found List"),
-    ("null type", table(key=ONE, value=pa.array([None])), TypeError, "found Null"),
+    ("null type", table(key=ONE, value=pa.array([None])), ValueError, 'no nulls in the column "value", found one in row 0'),
     ("null keys", table(key=pa.array([1, None]), value=pa.array([b"", b""])), ValueError, 'the column "key", found one in row 1'),
     ("null values", table(key=ONE, value=pa.array([None], pa.binary())), ValueError, 'the column "value", found one in row 0'),
     ("negative key", table(key=pa.array([5, -3]), value=pa.array([b"", b""])), OverflowError, "found -3"),
@@ -90,6 +91,15 @@ def test_bad_columns(tmp_path: Path, stream: pa.Table, error: type[Exception], m
     with pytest.raises(error, match=message):
         build(tmp_path / "store", stream)
     assert not (tmp_path / "store").exists()
+
+
+def test_columns_without_rows_have_any_type(tmp_path: Path) -> None:
+    """What pandas and pyarrow make of empty lists."""
+    with sharddb.Loader(tmp_path / "store") as loader:
+        loader.extend(pa.table({"key": [], "value": [], "preamble": []}))
+        loader.extend(pandas.DataFrame({"key": [], "value": []}, dtype=object))
+        loader[1] = b"a"
+    assert read(tmp_path / "store") == {1: b"a"}
 
 
 @pytest.mark.parametrize("bad", [(0, 4, 2), (3, 2, 3), (-1, 1, 2)])

@@ -193,3 +193,40 @@ def test_a_signal_after_the_swap_does_not_undo_it(tmp_path: Path) -> None:
         store = tmp_path / str(number)
         assert run_program(code, str(store)) == "True\n"
         assert sharddb.Store(store).current == 1
+
+
+def test_an_interrupt_after_the_swap_says_what_was_published(tmp_path: Path) -> None:
+    """Of many interrupts at about the time of the swap, one comes before the return."""
+    code = """
+        import os, queue, signal, sys, threading
+        import sharddb
+
+        class Bar:
+            total = None
+            def __init__(self):
+                self.shown = queue.SimpleQueue()
+                self.update = self.shown.put  # runs no Python code, which would handle the signal
+                threading.Thread(target=self.interrupt).start()
+            def interrupt(self):
+                while self.text != "publish":
+                    self.shown.get()
+                os.kill(os.getpid(), signal.SIGINT)
+            text = ""
+            def set_description(self, text):
+                self.text = text
+            def reset(self):
+                pass
+
+        for key in range(500):
+            try:
+                sharddb.update(sys.argv[1], {key: b"value"}, progress=Bar())
+            except KeyboardInterrupt as error:
+                notes = getattr(error, "__notes__", [])
+                if notes:
+                    print(notes, os.readlink(sys.argv[1] + "/current"))
+                    break
+    """
+    make(tmp_path / "store")
+    printed = run_program(code, str(tmp_path / "store"))
+    generation = f"gen-{sharddb.Store(tmp_path / 'store').current:010}"
+    assert printed == f"['{generation} was published before this exception was raised'] {generation}\n"

@@ -76,6 +76,19 @@ def test_pairs(tmp_path: Path, pairs: Any, error: type[Exception], message: str)
             work()
 
 
+def test_offsets_in_items(tmp_path: Path) -> None:
+    """They would be within the data, and all values wrong."""
+    loader = sharddb.Loader(tmp_path / "store")
+    data = np.arange(6.0).reshape(2, 3)
+    with pytest.raises(ValueError, match="expected offsets in bytes, found offsets in items of data: multiply them by 8"):
+        loader.extend([1, 2], [0, 3, 6], data)
+    with sharddb.Loader(tmp_path / "store") as loader:
+        loader.extend([1, 2], np.array([0, 3, 6]) * 8, data)
+        loader.extend([3], [0, 6], b"bytes.")
+    with sharddb.open(tmp_path / "store") as db:
+        assert np.frombuffer(db[2]).tolist() == [3, 4, 5]
+
+
 def test_a_duplicate_key_names_the_choice(tmp_path: Path) -> None:
     with pytest.raises(sharddb.DuplicateKey, match=r'\(.*key 1.*\); on_duplicate="first", "last" or a function'):
         with sharddb.Loader(tmp_path / "store") as loader:

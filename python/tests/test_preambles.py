@@ -12,6 +12,8 @@ import polars
 import pyarrow as pa  # type: ignore[import-untyped]
 import pytest
 
+from remote_stores import Objects, files
+
 import sharddb
 from sharddb import ValueWithPreamble
 
@@ -132,6 +134,29 @@ def test_without_them_a_build_of_meshes_is_an_error(meshes: Path, tmp_path: Path
     assert sharddb.publish_parts(tmp_path / "parts", "job", plan, [spill.receipt], [part]).keys == len(plain)
 
 
+def test_all_meshes_need_them(tmp_path: Path) -> None:
+    """Also where the info is known only after the pairs."""
+    some = {key: ValueWithPreamble(value, preamble if key < 5 else b"") for key, (value, preamble) in MESHES.items()}
+    plan = sharddb.PartPlan(sharddb.plan(count=10), 1)
+    parts = sharddb.job_directory(tmp_path / "parts", "job")
+    with sharddb.SpillWriter(parts, plan, 0) as spill:
+        spill.extend(some)
+    assert spill.receipt is not None
+    part = sharddb.build_part(plan, [spill.receipt], 0, parts)
+    with sharddb.Loader(tmp_path / "plain") as loader:
+        loader.extend(some)
+    builds: list[Callable[[], object]] = [
+        lambda: sharddb.publish_parts(tmp_path / "parts", "job", plan, [spill.receipt or ""], [part], info=INFO),
+        lambda: sharddb.merge([tmp_path / "plain"], tmp_path / "merged", info=INFO),
+        lambda: sharddb.reshard(tmp_path / "plain", tmp_path / "resharded", profile="remote", info=INFO),
+    ]
+    for build in builds:
+        with pytest.raises(sharddb.InvalidInput, match=r"expected \d+ bytes before this manifest.*, found 0") as error:
+            build()
+        assert error.value.key is not None and error.value.key >= 5
+    assert not any((tmp_path / name / "current").exists() for name in ("parts", "merged", "resharded"))
+
+
 def test_verify_reports_lost_fragments(tmp_path: Path) -> None:
     """A copy that lost the fragments, as a program makes it that does not know of them."""
     with sharddb.Loader(tmp_path / "lost", checks=False) as loader:
@@ -206,6 +231,18 @@ def test_a_preamble_of_unknown_length_is_read_but_not_copied(store: Path, tmp_pa
         for pairs_of_db in (db.items(), table):
             with pytest.raises((sharddb.Unsupported, ValueError), match="may be padding|expected no nulls"):
                 sharddb.Loader(tmp_path / "copy").extend(pairs_of_db)
+
+
+@pytest.mark.parametrize("is_foreign", [False, True])
+def test_a_remote_database_copies_no_value_without_its_preamble(meshes: Path, tmp_path: Path, is_foreign: bool) -> None:
+    source = foreign(meshes, tmp_path / "foreign") if is_foreign else meshes / "current"
+    with sharddb.open("", store=Objects(files(source))) as db:
+        value = next(value for _, value in db.items())
+        assert isinstance(value, ValueWithPreamble) and bytes(value) in [value for value, _ in MESHES.values()]
+        with pytest.raises(sharddb.Unsupported, match="a remote database reads values only"):
+            _ = value.preamble
+        with pytest.raises(sharddb.Unsupported):
+            sharddb.Loader(tmp_path / "copy").extend(db.items())
 
 
 def test_a_merge_function_returns_no_preamble(tmp_path: Path) -> None:

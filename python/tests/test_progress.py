@@ -107,7 +107,6 @@ def test_a_bar_that_raises_when_all_is_written(base: Path, way: Callable[[Path, 
         publish(Bar("update", "publish"))
     assert sharddb.Store(base / "store").current == 1
     if way is by_parts:
-        assert sharddb.Store(base / "store").current == 1
         publish(None)
         assert sharddb.Store(base / "store").current == 2
 
@@ -120,6 +119,12 @@ class NoTotal:
     def reset(self) -> None: ...
 
     def update(self, _n: float) -> None: ...
+
+
+@pytest.mark.parametrize("count", [1, 100_000])
+def test_a_class_is_no_bar(base: Path, count: int) -> None:
+    with pytest.raises(TypeError, match=r"found the class Bar: call it, as in progress=Bar\(\)"):
+        by_load(base, count)(Bar)
 
 
 NO_BARS = [(lambda _n: None, "function without set_description"), (print, "set_description"), (NoTotal(), "NoTotal without total")]

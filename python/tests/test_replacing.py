@@ -57,11 +57,28 @@ def test_a_store_that_cannot_be_read_needs_a_mode(store: Path) -> None:
     manifest = store / "current" / "manifest.json"
     manifest.unlink()
     manifest.write_text("{}")
-    with pytest.raises(sharddb.InvalidInput, match="cannot be read"):
+    with pytest.raises(sharddb.InvalidInput, match="cannot be read .Store.rollback goes back"):
         sharddb.Loader(store)
     with sharddb.Loader(store, mode="replace") as loader:
         loader.extend(PAIRS)
     assert loader.published is not None and loader.published.keys_before is None
+
+
+def test_a_store_that_lost_its_link_needs_a_mode(store: Path) -> None:
+    """As a copy that leaves out links has: the generation is there."""
+    (store / "current").unlink()
+    with pytest.raises(sharddb.InvalidInput, match="3 keys in gen-0000000001"):
+        sharddb.Loader(store)
+    with pytest.raises(sharddb.NotFound, match="lost its `current`: roll back to a generation, such as gen-0000000001"):
+        sharddb.Loader(store, mode="update")
+    with pytest.raises(sharddb.Empty, match="gen-0000000001 has 3 keys"):
+        with sharddb.Loader(store, mode="replace"):
+            pass
+    with sharddb.Loader(store, mode="replace") as loader:
+        loader[1] = b"one"
+    assert loader.published is not None and loader.published.keys_before == 3
+    assert sharddb.Store(store).rollback() == 1
+    assert read(store) == PAIRS
 
 
 def test_the_later_pair_of_an_update_counts(tmp_path: Path) -> None:

@@ -336,7 +336,7 @@ impl Job<'_> {
             written.dropped = written.dropped.saturating_add(content.dropped);
         }
         generation.options.check_preambles(written.shards.is_empty(), layout.preambles)?;
-        generation.complete(written)
+        generation.complete(written)?.check_fragments(&options)
     }
 
     /// Adds the shards of a part to the generation.

@@ -114,7 +114,7 @@ impl ShardDb {
     /// - `Io`
     /// - `InvalidSpec` if `info` is not valid
     /// - `InvalidInput` if `info` describes several data sets, and [`OpenOptions::pointer`] selects none of them
-    /// - `Corrupt` if the manifest is damaged or does not match `info` or the shard files
+    /// - `Corrupt` if the manifest is damaged or does not match `info` or the shard files, or a file of the generation is missing
     /// - `Unsupported` if a later version wrote the database
     /// - `TooLarge` if `info` or the manifest exceeds its size limit
     /// - `GenerationGone` if the generation is deleted during the call
@@ -469,10 +469,15 @@ fn check_is_data_set(path: &Path) -> Result<()> {
         Err(error) if !matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
             return Err(Error::io("open", path, error));
         }
-        Err(_) if Store::open(path).is_ok() => "a store without a published generation",
-        Err(_) if entry::is_dir(path)? => "a directory without a file `info`",
-        Err(_) if entry::exists(path)? => "a file",
-        Err(_) => "nothing",
+        Err(_) => match Store::open(path).and_then(|store| store.current_or_newest()) {
+            Ok(Some(newest)) => {
+                &format!("a store that has lost its `current`: roll back to a generation, such as {newest}")
+            }
+            Ok(None) => "a store without a published generation",
+            Err(_) if entry::is_dir(path)? => "a directory without a file `info`",
+            Err(_) if entry::exists(path)? => "a file",
+            Err(_) => "nothing",
+        },
     };
     let expected = "a database (a store, a generation, or a directory of shards with a file `info`)";
     Err(Error::new(ErrorKind::NotFound, format!("expected {expected}, found {found}")))

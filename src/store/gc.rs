@@ -53,16 +53,16 @@ impl PartialEq for GcFailure {
 
 impl Eq for GcFailure {}
 
-/// Removes all generations except the current one and the `keep` newest intact ones of the history.
+/// Removes all generations except the current one and the `keep` newest ones of the history, of which intact ones come first.
 /// Ends before the next one once it is cancelled.
 ///
 /// Errors: `Cancelled`; `Corrupt`; `Io`.
 pub(super) fn gc(store: &Path, keep: usize, progress: &Progress) -> Result<GcReport> {
     let mut report = GcReport::default();
-    let Choice { kept, doomed } = choose(store, keep)?;
+    let Choice { intact, doomed } = choose(store, keep)?;
     if !doomed.is_empty() {
         // what is kept was perhaps never synced, and what is removed may be all that a power cut would leave
-        kept.iter().try_for_each(|id| intact::sync(store, *id))?;
+        intact.iter().try_for_each(|id| intact::sync(store, *id))?;
     }
     progress.begin(Phase::Remove, doomed.len() as u64);
     for id in doomed {
@@ -86,10 +86,10 @@ pub(super) fn removable(store: &Path, keep: usize) -> Result<Vec<GenerationId>> 
     choose(store, keep).map(|choice| choice.doomed)
 }
 
-/// The generations that a garbage collection keeps for their data, and those that it removes unless they are leased.
+/// The intact generations that a garbage collection keeps, and the generations that it removes unless they are leased.
 #[derive(Default)]
 struct Choice {
-    kept: BTreeSet<GenerationId>,
+    intact: BTreeSet<GenerationId>,
     doomed: Vec<GenerationId>,
 }
 
@@ -124,19 +124,23 @@ fn choose(store: &Path, keep: usize) -> Result<Choice> {
             complete.insert(*id);
         }
     }
-    let mut kept = BTreeSet::new();
-    for id in history::read_with_older(store)?.into_iter().rev().filter(|id| complete.contains(id)) {
-        if kept.len() < keep && intact::damage_of(store, id)?.is_none() {
-            kept.insert(id);
+    let (mut intact, mut damaged) = (BTreeSet::new(), BTreeSet::new());
+    let mut entries = history::read_with_older(store)?;
+    entries.retain(|id| complete.contains(id));
+    for id in entries.into_iter().rev() {
+        if intact.len() < keep {
+            if intact::damage_of(store, id)?.is_none() { &mut intact } else { &mut damaged }.insert(id);
         }
     }
-    kept.insert(current);
+    // pairs of a damaged one can be salvaged
+    let damaged: BTreeSet<_> = damaged.into_iter().rev().take(keep.saturating_sub(intact.len())).collect();
+    intact.insert(current);
     let moved = moved::read_all(store)?;
     ids.retain(|id| !moved.iter().any(|moved| moved.id == *id)); // the user's only copies
     // an incomplete generation newer than the current one is kept: another program may still be copying it into the
     // store
-    ids.retain(|id| !kept.contains(id) && (complete.contains(id) || *id < current));
-    Ok(Choice { kept, doomed: ids })
+    ids.retain(|id| !intact.contains(id) && !damaged.contains(id) && (complete.contains(id) || *id < current));
+    Ok(Choice { intact, doomed: ids })
 }
 
 /// Removes a generation; returns false if it is leased.

@@ -226,6 +226,16 @@ impl Store {
         current::read(&self.path)
     }
 
+    /// Returns the current generation; without `current`, which a copy may have left out, the newest complete one, to which a
+    /// rollback is possible. `None` if there is neither.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`current`](Self::current).
+    pub fn current_or_newest(&self) -> Result<Option<GenerationId>> {
+        current_or_newest(&self.path)
+    }
+
     /// Returns all generations, ascending.
     ///
     /// Cost: lists the directory, and one `stat` call per generation.
@@ -537,7 +547,7 @@ impl StoreWriter {
     }
 
     /// Removes old generations: all but the current one and the `keep` newest complete ones of the
-    /// [`history`](Store::history). Complete generations that are no longer among its 1,000 entries count as earlier ones.
+    /// [`history`](Store::history). Damaged ones count only if fewer than `keep` are intact. Complete generations that are no longer among its 1,000 entries count as earlier ones.
     ///
     /// The current generation is the newest of the history, and is kept even if `keep` is 0. Generations that were
     /// rolled back, or never became current, are not in the history and are removed, except those that were
@@ -583,6 +593,18 @@ pub(crate) fn has_current(path: &Path) -> Result<bool> {
 fn generations(store: &Path) -> Result<Vec<GenerationId>> {
     let names = fs::names(store)?; // ascending, and so are the numbers, which have leading zeros
     Ok(names.iter().filter_map(|name| GenerationId::from_name(name)).collect())
+}
+
+fn current_or_newest(store: &Path) -> Result<Option<GenerationId>> {
+    if let Some(current) = current::read(store)? {
+        return Ok(Some(current));
+    }
+    for id in generations(store)?.into_iter().rev() {
+        if is_complete(store, id)? {
+            return Ok(Some(id));
+        }
+    }
+    Ok(None)
 }
 
 fn is_complete(store: &Path, id: GenerationId) -> Result<bool> {

@@ -26,7 +26,7 @@ use crate::fs;
 use crate::fs::owner::Owner;
 use crate::store::lease::Claim;
 use crate::store::lock::Lock;
-use crate::store::{GenerationId, LEASE, current, generations, history, intact, scratch, totals};
+use crate::store::{GenerationId, LEASE, current, current_or_newest, generations, history, intact, scratch, totals};
 
 /// The lock of a store, shared by its writer and that writer's unpublished generations.
 #[derive(Clone, Debug)]
@@ -179,13 +179,13 @@ impl CompleteGeneration {
         self.0.path()
     }
 
-    /// Returns what is current, and would be replaced; `None` if nothing was published.
+    /// Returns what would be replaced: the [current generation, or the newest](crate::Store::current_or_newest).
     ///
     /// Errors: `Corrupt` if `current` is damaged; `Io`.
     pub(crate) fn replaced(&self) -> Result<Option<Replaced>> {
         let store = &self.0.store;
         let keys = |id| totals(store, id).ok().map(|totals| totals.keys);
-        Ok(current::read(store)?.map(|id| Replaced { id, keys: keys(id) }))
+        Ok(current_or_newest(store)?.map(|id| Replaced { id, keys: keys(id) }))
     }
 
     /// Publishes the generation under the next number and makes it current.

@@ -221,6 +221,8 @@ fn a_damaged_generation_is_not_rolled_back_to_nor_kept_in_place_of_an_intact_one
             spoil(&generation);
         };
         spoil_number(3);
+        assert_eq!(store.removable(4).unwrap(), [], "case {case}: 1, 2 and 4 are intact, and 3 may be salvaged");
+        assert_eq!(store.removable(3).unwrap(), [id(3)], "case {case}");
         assert_eq!(writer.gc(2).unwrap().removed, [1, 3].map(id), "case {case}: 2 and 4 are intact");
         assert_eq!(Sample::new(5).publish(&writer), id(5));
 
@@ -241,6 +243,7 @@ fn rollback_repairs_a_current_that_is_corrupt_or_missing() {
     let writer = store.writer().unwrap();
     let current = directory.path().join("current");
     fs::remove_file(&current).unwrap();
+    assert_eq!((store.current().unwrap(), store.current_or_newest().unwrap()), (None, Some(id(2))));
     assert_eq!(writer.rollback(None).unwrap_err().kind(), ErrorKind::NotFound);
     assert_eq!(writer.gc(1).unwrap_err().kind(), ErrorKind::Corrupt, "it is unknown which generation is in use");
     fs::write(&current, "gen-1").unwrap();

@@ -6,6 +6,7 @@ use std::path::Path;
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::manifest::Manifest;
+use crate::format::multilod;
 use crate::format::spec::ShardingSpec;
 use crate::fs::disk;
 use crate::plural::Plural;
@@ -115,6 +116,22 @@ impl Candidate {
     pub(super) fn unchanged_from(mut self, same: Option<GenerationId>) -> Candidate {
         self.unchanged = same;
         self
+    }
+
+    /// Checks that all manifests of meshes have their fragments, if the info says that values are manifests.
+    ///
+    /// Cost: reads all manifests.
+    ///
+    /// Errors: `InvalidInput` with the key of the first without; `Cancelled`; those of reading.
+    pub(crate) fn check_fragments(self, options: &BuildOptions) -> Result<Candidate> {
+        if options.needs_fragments() {
+            let mut pairs = OpenOptions::new().open(self.path())?.snapshot().pairs();
+            while let Some(checked) = pairs.check_next(multilod::check_fragments) {
+                options.progress.check()?;
+                checked?;
+            }
+        }
+        Ok(self)
     }
 
     /// Sets whether the candidate may replace a generation with keys although it has none, like

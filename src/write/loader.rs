@@ -138,7 +138,8 @@ impl BulkLoader {
     /// # Errors
     ///
     /// Those of [`insert`](BulkLoader::insert); `InvalidInput` if the [`info`](BuildOptions::info) says that values are
-    /// manifests of multi-resolution meshes, and the preamble is shorter than the fragments that this one states.
+    /// manifests of multi-resolution meshes, and the preamble is shorter than the fragments that this one states: the pair was not
+    /// added.
     pub fn insert_with_preamble(&mut self, key: u64, preamble: &[u8], value: &[u8]) -> Result<()> {
         if self.needs_fragments {
             multilod::check_fragments(value, preamble.len() as u64).map_err(|error| error.at_key(key))?;
@@ -165,7 +166,7 @@ impl BulkLoader {
     /// # Errors
     ///
     /// Those of [`insert`](BulkLoader::insert) and of [`Candidate::publish`]; `InvalidInput` if the [`info`](BuildOptions::info)
-    /// says that values are manifests of multi-resolution meshes, and none has a preamble; `InvalidSpec` if the shard indexes would
+    /// says that values are manifests of multi-resolution meshes, and one lacks its fragments; `InvalidSpec` if the shard indexes would
     /// take more bytes than [`BuildOptions::allow_sparse`] permits; `TooLarge` for a gzip minishard index that readers
     /// refuse by default, or a manifest that they refuse; `InvalidInput` if an insertion failed. After an error the
     /// previous generation is current, with the exception that [`Candidate::publish`] describes.
@@ -198,7 +199,8 @@ impl BulkLoader {
         }
         let layout = options.layout(has_preambles);
         let spec = sorted.spec.with_data_encoding(options.encoding());
-        GenerationWriter { options: &options, pending, spec, layout }.write_sorted(sorted)
+        let candidate = GenerationWriter { options: &options, pending, spec, layout }.write_sorted(sorted)?;
+        if needs_fragments { candidate.check_fragments(&options) } else { Ok(candidate) } // of `insert_reader`
     }
 }
 

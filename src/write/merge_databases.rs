@@ -67,7 +67,8 @@ impl BuildOptions {
         let nested = options.check_info()?; // fail before the merge rather than at its end
         disk::with_syncs_if(self.durable, || {
             let begun = Store::create(store)?.writer()?.begin(self.temp_dir.as_deref())?;
-            Merger::new(options, inputs)?.write(begun.with_shards_in(nested)?)
+            let merger = Merger::new(options, inputs)?;
+            merger.write(begun.with_shards_in(nested)?)?.check_fragments(&merger.options)
         })
     }
 }

@@ -253,7 +253,7 @@ impl Updater {
     ///
     /// # Errors
     ///
-    /// Those of [`put`](Updater::put).
+    /// Those of [`put`](Updater::put), and the `InvalidInput` of `insert_with_preamble`.
     pub fn put_with_preamble(&mut self, key: u64, preamble: &[u8], value: &[u8]) -> Result<()> {
         if self.needs_fragments {
             multilod::check_fragments(value, preamble.len() as u64).map_err(|error| error.at_key(key))?;

@@ -453,10 +453,15 @@ fn shift_keys(path: &Path) {
     fs::write(path, bytes).unwrap();
 }
 
-/// A foreign mesh of one fragment of 5 bytes, with `before` bytes before its manifest.
-fn meshes(before: usize) -> Case {
+/// The manifest of a mesh of one fragment of 5 bytes, after `before` bytes.
+fn mesh(before: usize) -> Vec<u8> {
     let manifest = [0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 1, 0, 0, 0, 5_u32].map(u32::to_le_bytes).concat();
-    let stored = shard(&[[7, before as u64, 64]], &[vec![b'D'; before], manifest].concat());
+    [vec![b'D'; before], manifest].concat()
+}
+
+/// A foreign mesh, with `before` bytes before its manifest.
+fn meshes(before: usize) -> Case {
+    let stored = shard(&[[7, before as u64, 64]], &mesh(before));
     let info = r#", "@type": "neuroglancer_multilod_draco""#;
     Case::open(data_set((0, 0), info, &[("0.shard", stored)]), VerifyLevel::Data)
 }
@@ -465,6 +470,19 @@ fn meshes(before: usize) -> Case {
 fn fragments_are_missing_if_there_are_fewer_bytes_than_the_manifest_states() {
     let errors = |before| meshes(before).snapshot.verify(VerifyLevel::Data).unwrap().errors();
     assert_eq!([0, 4, 5, 6].map(errors), [1, 1, 0, 0]);
+}
+
+#[test]
+fn a_build_checks_what_it_takes_from_a_reader() {
+    let build = |before: usize| {
+        let store = TempDir::new();
+        let info = r#"{"@type": "neuroglancer_multilod_draco"}"#;
+        let mut loader = BulkLoader::options().info(info).create(store.path()).unwrap();
+        loader.insert_reader(7, before as u64, 64, &mut &mesh(before)[..]).unwrap();
+        loader.finish().map(|published| published.keys).map_err(|error| (error.kind(), error.key()))
+    };
+    assert_eq!([0, 4].map(build), [Err((ErrorKind::InvalidInput, None)), Err((ErrorKind::InvalidInput, Some(7)))]);
+    assert_eq!([5, 6].map(build), [Ok(1), Ok(1)]);
 }
 
 /// A data set that breaks the rule of `kind`.

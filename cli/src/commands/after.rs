@@ -31,11 +31,11 @@ impl Keep {
 
     /// Warns if few keys remain, and removes old generations if the command line says so; returns the exit code.
     pub(super) fn conclude(self, published: &Published, store: &Path, context: &Context) -> Result<Exit> {
+        let collected = self.collect(published.is_new, store, context);
         if published.is_new {
-            let can_go_back = self.keep != Some(1);
-            warn_if_few(published.keys, published.keys_before, can_go_back.then_some(store));
+            warn_if_few(published.keys, published.keys_before, store);
         }
-        self.collect(published.is_new, store, context)
+        collected
     }
 
     /// Removes old generations if the command line says so; returns the exit code. Otherwise, if the store has become larger,
@@ -57,13 +57,25 @@ impl Keep {
     }
 }
 
-/// Warns if fewer than half of the keys remain. `store` is where a rollback is possible.
-pub(super) fn warn_if_few(keys: u64, before: Option<u64>, store: Option<&Path>) {
+/// Warns if fewer than half of the keys remain after a publication and the removal of old generations.
+pub(super) fn warn_if_few(keys: u64, before: Option<u64>, store: &Path) {
     let Some(before) = before.filter(|before| keys < before.div_ceil(2)) else { return };
-    let undo = store.map_or_else(String::new, |store| {
-        format!(": sharddb rollback {} goes back to the generation before", word(store))
-    });
+    let undo = way_back(store).map_or_else(String::new, |advice| format!(": {advice}"));
     warn(format_args!("sharddb: fewer than half of the {} remain{undo}", plural(before, "key")));
+}
+
+/// How to get the keys of the generation before; `None` if it was removed.
+fn way_back(path: &Path) -> Option<String> {
+    let store = Store::open(path).ok()?;
+    let before = store.history().ok()?.into_iter().rev().nth(1)?;
+    store.totals(before).ok()?;
+    Some(match store.damage_of(before).ok()? {
+        None => format!("sharddb rollback {} goes back to the generation before", word(path)),
+        Some(_) => format!(
+            "the generation before is damaged: sharddb salvage {} OUT saves every provable pair of it",
+            word(&path.join(before.to_string()))
+        ),
+    })
 }
 
 /// The number of keys, or what else `noun` says, and the one before: `3 keys (5 before)`.

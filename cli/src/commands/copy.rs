@@ -69,6 +69,7 @@ impl Args {
         refuse_inside(&self.out, &self.db, &source)?;
         let wanted = self.wanted(context)?;
         let mut options = self.new.options(context)?;
+        foreign::warn_if_incomplete(&source)?;
         tell_about_info(&source, context);
         options.like(&source)?;
         if self.new.data_encoding.is_none() && self.new.opening.spec()?.is_none() {

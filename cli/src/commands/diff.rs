@@ -15,6 +15,7 @@ use crate::database::{Opening, headed};
 use crate::entry;
 use crate::exit::Exit;
 use crate::failure::{Failure, Result};
+use crate::input::{self, Compression};
 use crate::number::plural;
 use crate::output::{Sources, Target, Values};
 use crate::progress::Display;
@@ -66,13 +67,13 @@ pub(crate) struct Args {
     /// The generation after. Default: the current one
     #[arg(long, value_name = "GENERATION", value_parser = GenerationId::from_text)]
     to: Option<GenerationId>,
-    /// What to print for each key
-    #[arg(long, value_enum, default_value_t = Format::Keys)]
-    format: Format,
+    /// What to print for each key. Default: keys, or ndjson for an output whose name ends in .ndjson or .jsonl
+    #[arg(long, value_enum)]
+    format: Option<Format>,
     /// For ndjson: how values are written. Default: base64
     #[arg(long = "as", value_enum, value_name = "HOW")]
     values: Option<Values>,
-    /// A file for the lines; - is standard output
+    /// A file for the lines, compressed if it is ndjson and its name ends in .gz; - is standard output
     #[arg(long, short, value_name = "PATH|-", default_value = "-")]
     output: PathBuf,
     /// Print only the numbers of keys
@@ -99,15 +100,17 @@ enum Format {
 
 impl Args {
     pub(crate) fn run(&self, context: &Context) -> Result<Exit> {
-        if self.values.is_some() && self.format != Format::Ndjson {
+        let format = self.format();
+        if self.values.is_some() && format != Format::Ndjson {
             return Err(Failure::usage("--as is for --format ndjson, found another format"));
         }
         let (old, new) = self.open()?;
-        Sources::of([old.shards_directory(), new.shards_directory()]).refuse(&self.output)?;
+        let given = [&self.old].into_iter().chain(&self.new).map(PathBuf::as_path);
+        Sources::of(given.chain([old.shards_directory(), new.shards_directory()])).refuse(&self.output)?;
         // until a partial output is removed or renamed; standard output has some of the lines
         let _cleanup =
             if self.output == Path::new("-") { context.interrupt.cleanup() } else { context.interrupt.writing() };
-        let mut lines = match (self.count || self.json, self.format) {
+        let mut lines = match (self.count || self.json, format) {
             (true, _) => Lines::None,
             (false, Format::Keys) => Lines::Keys(Target::open(&self.output)?),
             (false, Format::Ndjson) => {
@@ -127,6 +130,14 @@ impl Args {
             errors.note(Exit::DIFFERENT);
         }
         Ok(errors.exit())
+    }
+
+    fn format(&self) -> Format {
+        let of_name = || match input::Format::of_name(Compression::of_name(&self.output).1) {
+            Some(input::Format::Ndjson) => Format::Ndjson,
+            _ => Format::Keys,
+        };
+        self.format.unwrap_or_else(of_name)
     }
 
     /// Opens both databases: those that are named, or two generations of one store.

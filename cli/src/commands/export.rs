@@ -207,7 +207,7 @@ impl Args {
         if self.no_verify {
             return Err(Failure::usage(format!("reads of {url} always verify: leave out --no-verify")));
         }
-        if snapshot.layout().is_some_and(|layout| layout.preambles) {
+        if snapshot.has_preambles() {
             return Err(Failure::usage(format!(
                 "expected a data set without preambles, found {url}: export a copy, made by sharddb pull {url} STORE"
             )));

@@ -31,9 +31,10 @@ Examples:
   sharddb gc s3://bucket/numbers --older-than 7d
 
 The current generation is never removed, nor one that a process has open. A generation that was
-rolled back, or is damaged, does not count for --keep, and a message says so. A directory that
-publish --move has moved in, and that has not become current because the disk failed, is kept and
-named. If a generation cannot be removed, the others still are; it is named, and the exit code is 4.
+rolled back does not count for --keep, and a damaged one only while fewer than N are intact; a
+message says so. A directory that publish --move has moved in, and that has not become current
+because the disk failed, is kept and named. If a generation cannot be removed, the others still are;
+it is named, and the exit code is 4.
 What is freed is the size of the files without another name: those that a generation shares with one
 that stays are not counted.
 

@@ -231,6 +231,7 @@ impl Args {
         is_rebuilt: bool,
         context: &Context,
     ) -> Result<Published> {
+        foreign::warn_if_incomplete(source)?;
         tell_about_info(source, context);
         options.like(source)?;
         if is_rebuilt {

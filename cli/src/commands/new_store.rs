@@ -111,6 +111,7 @@ impl NewStore {
         sources: &[Snapshot],
         context: &Context,
     ) -> Result<Published> {
+        sources.iter().try_for_each(foreign::warn_if_incomplete)?;
         let build = context.interrupt.progress();
         options.progress(&build);
         let bytes = sources.iter().filter_map(|source| source.stats().file_bytes).sum();

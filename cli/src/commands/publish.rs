@@ -59,7 +59,8 @@ impl Args {
         let cleanup = context.interrupt.publishing();
         let store = Store::create(&self.store).map_err(|error| foreign::not_a_store(error.into(), &self.store))?;
         let mut writer = store.writer()?;
-        let before = store.current()?.and_then(|current| store.totals(current).ok()).map(|totals| totals.keys);
+        let before =
+            store.current_or_newest()?.and_then(|current| store.totals(current).ok()).map(|totals| totals.keys);
         let read = context.interrupt.progress();
         writer.progress(&read);
         let progress = Display::count(context.quiet, if self.moving { "check" } else { "copy" }, &read);
@@ -77,7 +78,7 @@ impl Args {
             }))?;
         }
         context.say(format_args!("published {id}: {}", counted(totals.keys, "key", before)));
-        warn_if_few(totals.keys, before, Some(&self.store));
+        warn_if_few(totals.keys, before, &self.store);
         Ok(Exit::Done)
     }
 
@@ -106,6 +107,9 @@ impl Args {
         Err(Failure::usage(match () {
             () if Store::is_at(&self.from)? => {
                 format!("expected a generation, found the store {from}: use --from {from}/current, or {import}")
+            }
+            () if foreign::lacks_manifest(&self.from)? => {
+                format!("{expected}: ShardDb wrote its info, so the copy is incomplete; copy all files again")
             }
             () if foreign::is_data(&self.from)? => {
                 format!("{expected}: for data that another program wrote, use {import}")

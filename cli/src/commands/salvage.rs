@@ -13,6 +13,7 @@ use crate::database::{advise, is_container};
 use crate::entry;
 use crate::exit::Exit;
 use crate::failure::{Failure, Result};
+use crate::foreign;
 use crate::number::plural;
 use crate::output::{Sources, Target};
 use crate::progress::{self, Amount, Status};
@@ -48,8 +49,8 @@ FILE is replaced when OUT is published, and keeps its mode. OUT and FILE must no
 interrupted salvage can be run again.
 
 Exit codes: 0 nothing is lost, 3 OUT is written and something is lost, or a shard is not the one of
-the manifest, or too little is intact to begin, 2 usage, or OUT exists already, 4 not found, no
-space and other I/O.")]
+the manifest, or the manifest is missing, or too little is intact to begin, 2 usage, or OUT exists
+already, 4 not found, no space and other I/O.")]
 pub(crate) struct Args {
     /// The damaged store, one of its generations, or any directory of shards
     #[arg(value_name = "DB", value_parser = local_path())]
@@ -123,7 +124,12 @@ impl Args {
         unless_unread(lines.finish())?;
         context.say(report);
         context.say(format_args!("published {} of {}", published.generation, plural(published.keys, "key")));
-        Ok(if report.losses + report.other_files == 0 { Exit::Done } else { Exit::Corrupt })
+        let lacks_manifest = foreign::lacks_manifest(salvage.directory())?;
+        if lacks_manifest {
+            let db = salvage.directory().display();
+            warn(format_args!("sharddb: {db} has no manifest.json: whether shards are missing is unknown"));
+        }
+        Ok(if report.losses + report.other_files == 0 && !lacks_manifest { Exit::Done } else { Exit::Corrupt })
     }
 
     fn open(&self) -> Result<Salvage> {

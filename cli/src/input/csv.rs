@@ -83,8 +83,10 @@ impl Table {
             Err(_) => Err("expected the names of the columns in UTF-8, found other bytes".to_string()),
         };
         let table = Table::named(row.iter().map(text).collect::<Result<_, _>>()?, columns)?;
-        match table.names.get(table.key).filter(|name| key::canonical(name).is_some()) {
-            Some(name) => Err(format!("expected the names of the columns, found the key {name}: add --no-header")),
+        match table.names.get(table.key).filter(|name| is_number(name)) {
+            Some(name) => {
+                Err(format!("expected the names of the columns, found the number \"{name}\": add --no-header"))
+            }
             None => Ok(table),
         }
     }
@@ -112,8 +114,8 @@ impl Table {
             let found: String = String::from_utf8_lossy(text).chars().take(40).collect();
             let column = self.names.get(self.key).map_or("", String::as_str);
             format!(
-                "expected a key from 0 to 2^64-1 in plain decimal digits in column \"{column}\", found \"{found}\" \
-                 ({})",
+                "expected a key from 0 to 2^64-1 in decimal digits, without spaces, a sign, 0x or leading zeros, in column \
+                 \"{column}\", found \"{found}\" ({})",
                 match self.names.len() {
                     1 => "there is one column: are the separators commas?",
                     _ => "--key-column chooses another column",
@@ -149,6 +151,15 @@ impl Table {
         object.push(b'}');
         Ok(object)
     }
+}
+
+/// Whether a text is a number as programs and people write it, which the first row of a file with a header does not have as a
+/// name: ` 1`, `-1`, `#1`, `'1`, `0x1f`, `1_000`, `1.0`.
+fn is_number(text: &str) -> bool {
+    let text = text.trim().trim_start_matches(['\'', '#', '+', '-']).replace('_', "");
+    let hex = text.strip_prefix("0x").or_else(|| text.strip_prefix("0X")).unwrap_or_default();
+    let is_hex = !hex.is_empty() && hex.bytes().all(|byte| byte.is_ascii_hexdigit());
+    is_hex || (text.starts_with(|first: char| first.is_ascii_digit()) && text.parse::<f64>().is_ok())
 }
 
 /// Finds a column by its name, or else by its number from 1.
@@ -378,7 +389,13 @@ mod tests {
     /// Otherwise the first row would be lost.
     #[test]
     fn a_header_that_is_a_row_of_data_is_refused() {
-        assert!(message("1,x\n2,y\n", None, None).contains("found the key 1: add --no-header"));
+        for key in ["1", " 1", "01", "0x1F", "+1", "-1", "1.0", "1e3", "1_000", "'1", "#1", "18446744073709551616"] {
+            let found = message(format!("{key},x\n2,y\n"), None, None);
+            assert!(found.contains(&format!("found the number \"{key}\": add --no-header")), "{found}");
+        }
+        for name in ["", "id", "1a", "1st", "-", "0x", "inf"] {
+            assert_eq!(read_with(format!("{name},v\n2,y\n"), None, Some("v")).unwrap(), [pair(2, b"", b"y")], "{name}");
+        }
         let mut pairs = Pairs::default();
         let columns = Columns { no_header: true, ..Columns::default() };
         read(&mut Stream::of_pipe("in.csv", b"1,x\n2,y\n"), 1000, &columns, &mut pairs).unwrap();

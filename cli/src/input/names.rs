@@ -197,13 +197,14 @@ fn suffix_after_digits(name: &str) -> Option<&str> {
     suffix_at(name, |c| !c.is_ascii_digit()).filter(|suffix| !suffix.starts_with(['x', 'X'])) // of 0x
 }
 
-/// The end of a name from this character on, if it may be the suffix of other names too: not a number or a box.
+/// The end of a name from this character on, if it may be the suffix of other names too: not a number, a box or the name of a
+/// compression that is not read.
 fn suffix_at(name: &str, is_first: impl Fn(char) -> bool) -> Option<&str> {
     let name = name.strip_suffix(".gz").unwrap_or(name);
     let suffix = name.get(name.find(is_first)?..)?;
     let has = |of: fn(&char) -> bool| suffix.chars().any(|c| of(&c));
     let is_word = has(|c| c.is_alphabetic()) && !has(|c| c.is_control());
-    let is_common = suffix.starts_with('.') || !has(char::is_ascii_digit);
+    let is_common = (suffix.starts_with('.') || !has(char::is_ascii_digit)) && !suffix.ends_with(".zst");
     (is_word && is_common && parse_suffix(suffix).is_ok()).then_some(suffix)
 }
 
@@ -291,7 +292,6 @@ mod tests {
         let cases = [
             (NONE, "7.json", "with --suffix .json it is the file of key 7"),
             (NONE, "7.json.gz", "with --suffix .json it"),
-            (NONE, "7.zst", "with --suffix .zst it"),
             (NONE, "7.mp4", "with --suffix .mp4 it"),
             (NONE, "7 copy", "with --suffix ' copy' it"),
             (NONE, "7mesh", "with --suffix mesh it"),
@@ -312,9 +312,18 @@ mod tests {
             let advice = options(suffix, base).advice(name, false);
             assert!(advice.starts_with(expected), "{name}: {advice}");
         }
-        for name in
-            ["README.md", "7:1", "7.5", "0-64_0-64_0-64", "0x", "18446744073709551616", "é", "x.index", "7\u{1b}a"]
-        {
+        for name in [
+            "README.md",
+            "7.json.zst",
+            "7:1",
+            "7.5",
+            "0-64_0-64_0-64",
+            "0x",
+            "18446744073709551616",
+            "é",
+            "x.index",
+            "7\u{1b}a",
+        ] {
             assert_eq!(options(None, None).advice(name, false), "--ignore GLOB skips files", "{name}");
         }
     }

@@ -7,10 +7,13 @@ use std::ffi::OsStr;
 use std::fs::{self, DirEntry};
 use std::path::{Path, PathBuf};
 
+use sharddb::Store;
+
 use crate::failure::{Failure, Place, Result};
 use crate::input::names::{Name, NameOptions};
 use crate::input::skipped::Why;
 use crate::input::{Reading, Skipped};
+use crate::printable::word;
 
 /// The files that have a key, each key once.
 #[derive(Debug, Default)]
@@ -241,6 +244,7 @@ impl<'a> Listing<'a> {
         let Listing { options, mut tree, forms, other } = self;
         let has_keys = !tree.files.is_empty() || !tree.indexes.is_empty();
         if let Some((path, kind)) = other {
+            refuse_database(root, &path)?;
             return Err(malformed(&path, &message(&path, kind, options, has_keys)));
         }
         if !has_keys && tree.skipped.files() > 0 {
@@ -254,6 +258,23 @@ impl<'a> Listing<'a> {
         tree.sort_and_check(root)?;
         Ok(tree)
     }
+}
+
+/// Refuses the directory if it is a store, and that of a path that is no key if it is a data set.
+///
+/// Errors: `Usage`.
+fn refuse_database(root: &Path, other: &Path) -> Result<()> {
+    let is_store = Store::open(root).is_ok();
+    let directory = if is_store { root } else { other.parent().unwrap_or(root) };
+    let is_shard = other.extension().is_some_and(|extension| extension == "shard");
+    if is_store || (is_shard && fs::metadata(directory.join("info")).is_ok()) {
+        return Err(Failure::usage(format!(
+            "expected files that are named by their keys, found the database {}: sharddb import {} STORE",
+            directory.display(),
+            word(directory)
+        )));
+    }
+    Ok(())
 }
 
 /// What is wrong with a path, and what the user can do.

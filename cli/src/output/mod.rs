@@ -156,15 +156,19 @@ impl Target {
     ///
     /// Errors: `Usage` if the path has no file name; `Io`.
     pub(crate) fn open(path: &Path) -> Result<Target> {
+        Target::open_as(path, Destination::File)
+    }
+
+    fn open_as(path: &Path, destination: impl FnOnce(File) -> Destination) -> Result<Target> {
         if path == Path::new("-") {
             return Ok(Target::new(Destination::Stdout(io::stdout().lock()), None, path));
         }
         if metadata_if_there(path)?.is_some_and(|found| !found.is_file()) {
             let file = File::create(path).map_err(|error| Failure::io("create", path, error))?;
-            return Ok(Target::new(Destination::File(file), None, path));
+            return Ok(Target::new(destination(file), None, path));
         }
         let (partial, file) = Partial::file(path)?;
-        Ok(Target::new(Destination::File(file), Some(partial), path))
+        Ok(Target::new(destination(file), Some(partial), path))
     }
 
     /// Like [`open`](Target::open), for records: a file whose name ends in `.gz` is compressed, as `build` reads it.
@@ -172,23 +176,16 @@ impl Target {
     /// Errors: `Usage` for `.zst`; those of [`open`](Target::open).
     pub(crate) fn by_name(path: &Path) -> Result<Target> {
         match path.extension().and_then(OsStr::to_str) {
-            Some("gz") => Ok(Target::open(path)?.compressed()),
+            Some("gz") => {
+                let encoder = |file| Destination::Gzip(Box::new(GzEncoder::new(file, Compression::default())));
+                Target::open_as(path, encoder)
+            }
             Some("zst") => Err(Failure::usage(format!(
                 "zstd is read and not written: name {} with .gz, or write to - and pipe it into zstd",
                 path.display()
             ))),
             _ => Target::open(path),
         }
-    }
-
-    fn compressed(self) -> Target {
-        let Target { writer, partial, path } = self;
-        let (destination, _) = writer.into_parts(); // nothing is written yet
-        let destination = match destination {
-            Destination::File(file) => Destination::Gzip(Box::new(GzEncoder::new(file, Compression::default()))),
-            other => other,
-        };
-        Target { writer: BufWriter::with_capacity(BUFFER, destination), partial, path }
     }
 
     fn new(destination: Destination, partial: Option<Partial>, path: &Path) -> Target {

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use sharddb_format::Result;
 use sharddb_format::layout::Layout;
+use sharddb_format::multilod;
 use sharddb_format::spec::ShardingSpec;
 
 use crate::generation::RemoteGeneration;
@@ -78,6 +79,12 @@ impl RemoteSnapshot {
     /// Returns the native layout; `None` for foreign data.
     pub fn layout(&self) -> Option<Layout> {
         self.generation.layout
+    }
+
+    /// Returns whether values may have preambles, which no read returns: the native layout has them, or `info` says that foreign
+    /// values are the manifests of multi-resolution meshes.
+    pub fn has_preambles(&self) -> bool {
+        self.layout().map_or_else(|| multilod::is_stated_by(self.info()), |layout| layout.preambles)
     }
 
     /// Returns the text of `info`.

@@ -273,6 +273,10 @@ impl Iterator for Pairs {
 impl Pairs {
     /// Returns the next pair with its preamble: key, preamble, value; see [`Entry::preamble`](crate::shard::Entry::preamble).
     /// The preamble is `None` if its length is unknown, for which `Entry::preamble` is `Unsupported`.
+    ///
+    /// # Errors
+    ///
+    /// Those of the iterator.
     pub fn next_with_preamble(&mut self) -> Option<Result<(u64, Option<OwnedValue>, OwnedValue)>> {
         let found = self.0.next_found()?;
         Some(found.and_then(|(shard, found)| {

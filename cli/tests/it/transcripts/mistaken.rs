@@ -66,3 +66,43 @@ fn reshard_adds_a_key_file() {
     transcript(&place, "reshard-ordered", &["reshard", "numbers", "numbers", "--ordered"]);
     assert!(place.path("numbers/current/keys").exists());
 }
+
+#[test]
+fn a_database_is_no_tree_of_files() {
+    let place = Place::new();
+    numbers(&place);
+    foreign(&place);
+    transcript(&place, "build-input-store", &["build", "store", "--input", "numbers", "--recursive"]);
+    transcript(&place, "build-input-data-set", &["build", "store", "--input", "foreign"]);
+    fs::remove_file(place.path("numbers/current")).unwrap();
+    sharddb(["build", &place.text("store"), "--input", &place.text("numbers")]).expect(2);
+    assert!(!place.path("store").exists());
+}
+
+#[test]
+fn changes_go_where_they_are_named() {
+    let place = Place::new();
+    numbers(&place);
+    place.write("more.ndjson", "{\"key\": 3, \"text\": \"three\"}\n");
+    sharddb(["build", &place.text("more"), "--input", &place.text("more.ndjson")]).expect(0);
+    transcript(&place, "diff-into-store", &["diff", "numbers", "more", "--output", "numbers/changes"]);
+    assert!(!place.path("numbers/changes").exists());
+    transcript(&place, "diff-named-ndjson", &["diff", "numbers", "more", "--output", "changes.ndjson.gz"]);
+    sharddb(["apply", &place.text("numbers"), &place.text("changes.ndjson.gz")]).expect(0);
+    sharddb(["diff", &place.text("numbers"), &place.text("more")]).expect(0);
+}
+
+#[test]
+fn a_copy_without_its_manifest() {
+    let place = Place::new();
+    numbers(&place);
+    for (name, bytes) in place.files("numbers/current") {
+        if name != "manifest.json" {
+            place.write(&format!("incoming/{name}"), bytes);
+        }
+    }
+    transcript(&place, "publish-without-manifest", &["publish", "store", "--from", "incoming"]);
+    transcript(&place, "import-without-manifest", &["import", "incoming", "store"]);
+    transcript(&place, "merge-without-manifest", &["merge", "all", "numbers", "incoming", "--on-duplicate", "first"]);
+    transcript(&place, "salvage-without-manifest", &["salvage", "incoming", "whole"]);
+}

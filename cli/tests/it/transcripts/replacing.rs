@@ -80,3 +80,18 @@ fn many_generations_are_a_hint_to_remove_some() {
     transcript(&place, "gc-keep-none", &["gc", "numbers", "--keep", "0"]);
     transcript(&place, "put-keep-none", &["put", "numbers", "9", "--value", "x", "--keep", "0"]);
 }
+
+/// A copy may leave out the link, or lose a file.
+#[test]
+fn what_cannot_be_opened_is_replaced_as_what_it_is() {
+    let place = numbers();
+    std::fs::remove_file(place.path("numbers/current")).unwrap();
+    transcript(&place, "build-none-without-current", &["build", "numbers", "--input", "none.ndjson"]);
+    transcript(&place, "build-fewer-without-current", &["build", "numbers", "--input", "two.ndjson"]);
+    sharddb(["rollback", &place.text("numbers")]).expect(0);
+    sharddb(["get", &place.text("numbers"), "5"]).expect(0);
+    let (shard, _) = place.files("numbers/current").into_iter().find(|(name, _)| name.ends_with(".shard")).unwrap();
+    std::fs::remove_file(place.path(&format!("numbers/current/{shard}"))).unwrap();
+    transcript(&place, "build-fewer-than-damaged", &["build", "numbers", "--input", "two.ndjson", "--keep", "2"]);
+    assert!(place.path("numbers/gen-0000000001").exists());
+}
