@@ -124,16 +124,17 @@ fn choose(store: &Path, keep: usize) -> Result<Choice> {
             complete.insert(*id);
         }
     }
-    let (mut intact, mut damaged) = (BTreeSet::new(), BTreeSet::new());
-    let mut entries = history::read_with_older(store)?;
-    entries.retain(|id| complete.contains(id));
-    for id in entries.into_iter().rev() {
-        if intact.len() < keep {
-            if intact::damage_of(store, id)?.is_none() { &mut intact } else { &mut damaged }.insert(id);
+    let (mut intact, mut damaged) = (BTreeSet::new(), Vec::new()); // newest first
+    for id in history::read_with_older(store)?.into_iter().rev().filter(|id| complete.contains(id)) {
+        if intact.len() >= keep {
+            break;
+        }
+        match intact::damage_of(store, id)? {
+            None => _ = intact.insert(id),
+            Some(_) => damaged.push(id),
         }
     }
-    // pairs of a damaged one can be salvaged
-    let damaged: BTreeSet<_> = damaged.into_iter().rev().take(keep.saturating_sub(intact.len())).collect();
+    damaged.truncate(keep.saturating_sub(intact.len())); // their pairs can be salvaged
     intact.insert(current);
     let moved = moved::read_all(store)?;
     ids.retain(|id| !moved.iter().any(|moved| moved.id == *id)); // the user's only copies

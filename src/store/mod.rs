@@ -229,6 +229,8 @@ impl Store {
     /// Returns the current generation; without `current`, which a copy may have left out, the newest complete one, to which a
     /// rollback is possible. `None` if there is neither.
     ///
+    /// Cost: reads one link; without it, lists the directory.
+    ///
     /// # Errors
     ///
     /// Those of [`current`](Self::current).
@@ -547,7 +549,8 @@ impl StoreWriter {
     }
 
     /// Removes old generations: all but the current one and the `keep` newest complete ones of the
-    /// [`history`](Store::history). Damaged ones count only if fewer than `keep` are intact. Complete generations that are no longer among its 1,000 entries count as earlier ones.
+    /// [`history`](Store::history). Damaged ones count only if fewer than `keep` are intact. Complete generations that are
+    /// no longer among its 1,000 entries count as earlier ones.
     ///
     /// The current generation is the newest of the history, and is kept even if `keep` is 0. Generations that were
     /// rolled back, or never became current, are not in the history and are removed, except those that were

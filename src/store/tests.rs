@@ -237,6 +237,21 @@ fn a_damaged_generation_is_not_rolled_back_to_nor_kept_in_place_of_an_intact_one
 }
 
 #[test]
+fn of_damaged_generations_gc_keeps_the_newest_of_the_history() {
+    let directory = TempDir::new();
+    let store = store_of(directory.path(), 3);
+    let writer = store.writer().unwrap();
+    writer.rollback(Some(id(2))).unwrap();
+    Sample::new(4).publish(&writer);
+    for number in [2, 3] {
+        fs::remove_file(store.generation_path(id(number)).join("1c.shard")).unwrap();
+    }
+    assert_eq!(store.removable(4).unwrap(), []);
+    assert_eq!(store.removable(3).unwrap(), [id(3)], "the history is 1, 3, 2, 4");
+    assert_eq!(store.removable(2).unwrap(), [2, 3].map(id));
+}
+
+#[test]
 fn rollback_repairs_a_current_that_is_corrupt_or_missing() {
     let directory = TempDir::new();
     let store = store_of(directory.path(), 2);

@@ -97,9 +97,9 @@ impl Snapshot {
     ///
     /// Time and memory are linear in the length of the files, whatever their indexes state. In a shard of L bytes,
     /// verification reads at most 2 L bytes of minishard indexes and at most 64 L bytes of values and preambles, and
-    /// keeps at most L + 2^19 keys and minishards, and of a foreign data set of multi-resolution meshes all positions, 16 bytes
-    /// per key. Only shards whose ranges overlap, or with many empty values, would
-    /// need more; the rest is then left out and reported as a finding. Holes of sparse files are skipped.
+    /// keeps at most L + 2^19 keys and minishards, and of a foreign data set of multi-resolution meshes all positions, 16
+    /// bytes per key. Only shards whose ranges overlap, or with many empty values, would need more; the rest is then left
+    /// out and reported as a finding. Holes of sparse files are skipped.
     ///
     /// # Errors
     ///

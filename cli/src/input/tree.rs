@@ -82,7 +82,8 @@ impl Form {
 impl Tree {
     /// Lists the files. O(n log n) for n files.
     ///
-    /// Errors: `Malformed` for a name that is no key, a key with two files, or if all files are skipped; `Io`.
+    /// Errors: `Malformed` for a name that is no key, a key with two files, or if all files are skipped; `Usage` for a
+    /// database; `Io`.
     pub(super) fn list(path: &Path, reading: &Reading) -> Result<Tree> {
         let mut listing = Listing::new(path, &reading.names);
         let mut next = 0;
