@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import os
-import re
 from os import PathLike
 from typing import TYPE_CHECKING, Any, Literal, overload
 
 from sharddb import _sharddb
+from sharddb._address import is_url, place_in, without_format
 from sharddb._sharddb import Database
 from sharddb.remote import CACHE_BYTES, DISK_CACHE_BYTES, THREADS, RemoteDatabase, RemoteSource
 
 if TYPE_CHECKING:
     from sharddb._transport import ObjectStore
-
-_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
-_FORMAT = re.compile(r"^precomputed://|\|neuroglancer-precomputed:$")  # how Neuroglancer names the format, before and now
 
 
 @overload
@@ -66,8 +63,9 @@ def open(
     files is safe. "pread" and "memory" have no such condition. ``verify`` selects when reads verify checksums: "once", at
     the first use of most bytes, "always" or "never".
 
-    With ``store``, the result is a ``RemoteDatabase``. Its reads always verify checksums. ``store`` is an object store with the methods of obspec, such as those of obstore. ``path`` is the path in it;
-    a URL such as ``s3://bucket/store`` names the root of the store in messages. ``cache_bytes`` is the memory for indexes.
+    With ``store``, the result is a ``RemoteDatabase``. Its reads always verify checksums. ``store`` is an object store with the
+    methods of obspec, such as those of obstore, or a file system or a mapper of fsspec. ``path`` is the path in it; a URL such as
+    ``s3://bucket/store`` names the root of the store in messages, except of a file system, which reads it. ``cache_bytes`` is the memory for indexes.
     ``disk_cache`` is a directory that keeps up to ``disk_cache_bytes`` of them for later processes; several processes may
     share it. It needs a URL as ``path``, which distinguishes the data sets in it. ``threads`` is the number of requests of
     a call that are in flight at a time: with 1, the store is called by the thread of the caller only.
@@ -132,16 +130,14 @@ def _source(
 ) -> RemoteSource:
     if threads < 1:
         raise ValueError(f"expected at least one thread, found {threads}")
-    name = _FORMAT.sub("", os.fspath(path)).rstrip("/")
-    is_url = _URL.match(name) is not None
-    if disk_cache is not None and not is_url:
+    place = place_in(store, path)
+    if disk_cache is not None and not is_url(place.name):
         raise ValueError(
-            f"expected a URL as path, which distinguishes the data sets in disk_cache, found {name!r}: pass the URL of the "
-            "root of the store"
+            f"expected a URL as path, which distinguishes the data sets in disk_cache, found {place.name!r}: pass the URL of "
+            "the root of the store"
         )
     directory = None if disk_cache is None else os.path.abspath(os.fspath(disk_cache))
-    prefix = "" if is_url else name.lstrip("/")
-    return RemoteSource(store, name, prefix, pointer, spec, cache_bytes, directory, disk_cache_bytes, threads)
+    return RemoteSource(place, pointer, spec, cache_bytes, directory, disk_cache_bytes, threads)
 
 
 def _local(path: str | PathLike[str]) -> str | PathLike[str]:
@@ -149,8 +145,8 @@ def _local(path: str | PathLike[str]) -> str | PathLike[str]:
     text = os.fspath(path)
     if not isinstance(text, str):
         return path
-    text = _FORMAT.sub("", text)
-    if not _URL.match(text):
+    text = without_format(text)
+    if not is_url(text):
         return text
     from urllib.parse import unquote, urlsplit
 

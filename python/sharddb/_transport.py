@@ -18,6 +18,7 @@ from queue import SimpleQueue
 from threading import RLock
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar
 
+from sharddb._file_system import FileSystem, Mapper
 from sharddb._sharddb import RemoteOperation, RemoteRequest
 from sharddb.errors import InvalidInput
 
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 
 _T = TypeVar("_T")
 
-TASKS = 48
+TASKS = 256
 """Upper bound on the requests of an asynchronous call that are in flight at a time."""
 
 
@@ -54,7 +55,7 @@ class GetRangeAsync(Protocol):
     def get_range_async(self, path: str, *, start: int, end: int) -> Awaitable[Buffer]: ...
 
 
-ObjectStore = Get | GetRange | GetAsync | GetRangeAsync
+ObjectStore = Get | GetRange | GetAsync | GetRangeAsync | FileSystem | Mapper
 """What ``sharddb.open`` takes as ``store``."""
 
 
@@ -123,7 +124,7 @@ class Transport:
     Raises ``TypeError`` for an object that is not a store.
     """
 
-    def __init__(self, store: ObjectStore, prefix: str, threads: int) -> None:
+    def __init__(self, store: object, prefix: str, threads: int) -> None:
         self._store = store
         self._threads = threads
         self._claims = RLock()

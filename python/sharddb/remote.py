@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable, Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple, Self, SupportsIndex, TypeVar, overload
 
-from sharddb._sharddb import RemoteHandle, RemoteOperation, _check_rows, _copy_into, _key_array
+from sharddb._sharddb import RemoteHandle, RemoteOperation, _arrow_stream, _check_rows, _copy_into, _key_array
 from sharddb.errors import GenerationGone, InvalidInput, NotFound
 from sharddb.stats import RemoteStats
 
@@ -13,8 +13,9 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+    from sharddb._address import Place
     from sharddb._sharddb import _Keys
-    from sharddb._transport import ObjectStore, Transport
+    from sharddb._transport import Transport
 
     _Locations = tuple[list[str], NDArray[np.int32], NDArray[np.int64], NDArray[np.int64]]
 
@@ -33,11 +34,7 @@ THREADS = 32
 class RemoteSource(NamedTuple):
     """What is opened: the arguments of ``sharddb.open``. It pickles if the store does."""
 
-    store: ObjectStore
-    name: str
-    """The path or URL, for messages."""
-    prefix: str
-    """The path in the store."""
+    place: Place
     pointer: str | None
     spec: dict[str, Any] | str | None
     cache_bytes: int | str
@@ -47,15 +44,14 @@ class RemoteSource(NamedTuple):
 
     def _opening(self, directory: str | None) -> tuple[RemoteOperation, Transport]:
         """Returns the operation that opens the data set, or a directory of it."""
-        name, prefix = (
-            "/".join(filter(None, (path, directory))) for path in (self.name or type(self.store).__name__, self.prefix)
-        )
+        store, name, prefix = self.place
+        name, prefix = ("/".join(filter(None, (path, directory))) for path in (name or type(store).__name__, prefix))
         from sharddb._transport import Transport  # asyncio takes longer to import than the rest of the package
 
         operation = RemoteHandle.open(
             name, self.pointer, self.spec, self.cache_bytes, self.disk_cache, self.disk_cache_bytes
         )
-        return operation, Transport(self.store, prefix, self.threads)
+        return operation, Transport(store, prefix, self.threads)
 
     def open(self, directory: str | None = None) -> _Served:
         operation, transport = self._opening(directory)
@@ -112,6 +108,8 @@ class RemoteReader:
     def __init__(self, source: RemoteSource, served: _Served) -> None:
         self._source = source
         self._served: _Served | None = served
+        self._counted: tuple[_Served, int] | None = None
+        """What was served when all keys were read, and their number."""
 
     def _open(self) -> _Served:
         if self._served is None:
@@ -170,6 +168,17 @@ class RemoteReader:
         """Returns whether there is a key. Reads no value. Raises the errors of ``get``."""
         found: bool = await self._run_async(lambda handle: handle.contains(key))
         return found
+
+    def __len__(self) -> int:
+        """Returns the number of keys. Reads all indexes of foreign data, once. Raises the errors of ``keys``."""
+        served = self._open()
+        count = served.handle.key_count
+        if count is not None:
+            return count
+        counted = self._counted
+        if counted is None or counted[0] is not served:
+            counted = served, len(self.keys())
+        return counted[1]
 
     def __iter__(self) -> Iterator[int]:
         """Iterates over the keys in storage order, as integers. Reads all indexes first, like ``keys``.
@@ -282,7 +291,10 @@ class RemoteReader:
         Cost: reads all indexes, or the key file where there is one. Raises the errors of ``get``, but does not try again;
         ``TypeError``, ``ValueError`` or ``OverflowError`` for another range.
         """
-        keys: NDArray[np.uint64] = self._run(lambda handle: handle.keys(range, sorted))
+        served = self._open()
+        keys: NDArray[np.uint64] = served.transport.run(served.handle.keys(range, sorted))
+        if range is None:
+            self._counted = served, len(keys)
         return keys
 
     async def keys_async(self, range: range | slice | None = None, sorted: bool = False) -> NDArray[np.uint64]:
@@ -296,10 +308,7 @@ class RemoteReader:
         Preambles are not read: a value of data with preambles is a ``ValueWithPreamble`` whose ``preamble`` raises ``Unsupported``,
         so that no copy loses them. Raises the errors of ``get``, but does not try again. An error ends the iteration.
         """
-        served = self._open()
-        cursor = served.handle.items()
-        while batch := served.transport.run(cursor.next()):
-            pairs, cursor = batch
+        for pairs in _batches(self._open()):
             yield from pairs
 
     async def items_async(self) -> AsyncIterator[tuple[int, bytes]]:
@@ -311,6 +320,15 @@ class RemoteReader:
             for pair in pairs:
                 yield pair
 
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        """Returns all pairs as an Arrow stream, a capsule, as ``pyarrow.table(db)`` and ``polars.DataFrame(db)`` read it.
+
+        The columns are those of ``Reader.__arrow_c_stream__``, except that all preambles are null. The pairs and their batches
+        are those of ``items``; each batch is read when the consumer requests it, on its thread. ``requested_schema`` is ignored.
+        """
+        served = self._open()
+        return _arrow_stream(_batches(served), served.handle.has_preambles)
+
     def snapshot(self) -> RemoteSnapshot:
         """Returns a snapshot of the generation that is served now. No request."""
         return RemoteSnapshot(self._source, self._open().pinned())
@@ -318,7 +336,7 @@ class RemoteReader:
     @property
     def path(self) -> str:
         """The path or URL that was opened."""
-        return self._source.name
+        return self._source.place.name
 
     @property
     def generation(self) -> str | None:
@@ -400,6 +418,7 @@ class RemoteDatabase(RemoteReader):
         return self._changed(before)
 
     def _changed(self, before: str | None) -> str | None:
+        self._counted = None
         generation = self._open().generation
         return generation if generation != before else None
 
@@ -409,6 +428,14 @@ class RemoteSnapshot(RemoteReader):
 
     There is no lease: a read raises ``GenerationGone`` if the generation was removed meanwhile.
     """
+
+
+def _batches(served: _Served) -> Iterator[list[tuple[int, bytes]]]:
+    """Iterates over the pairs of what is served, as lists of about 8 MiB."""
+    cursor = served.handle.items()
+    while batch := served.transport.run(cursor.next()):
+        pairs, cursor = batch
+        yield pairs
 
 
 def _ragged(values: list[bytes | None]) -> tuple[NDArray[np.uint8], NDArray[np.int64], NDArray[np.bool_]]:
@@ -430,5 +457,5 @@ def _open_again(cls: type[RemoteReader], source: RemoteSource, generation: str |
             served = source.open(generation)
         except NotFound as error:
             message = f"expected {generation}, found it removed: open the store again, which serves its current generation"
-            raise GenerationGone(message, path=source.name) from error
+            raise GenerationGone(message, path=source.place.name) from error
     return cls(source, served.pinned() if cls is RemoteSnapshot else served)

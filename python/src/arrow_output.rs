@@ -6,7 +6,7 @@ use arrow_array::builder::LargeBinaryBuilder;
 use arrow_array::{ArrayRef, RecordBatch, RecordBatchReader, UInt64Array};
 use arrow_schema::{ArrowError, DataType, Field, Schema, SchemaRef};
 use pyo3::prelude::*;
-use pyo3::types::PyCapsule;
+use pyo3::types::{PyBytes, PyCapsule, PyIterator};
 use sharddb::read::Pairs;
 
 use crate::buffer;
@@ -39,6 +39,13 @@ impl Reader {
     }
 }
 
+fn schema(has_preambles: bool) -> SchemaRef {
+    let column = |name, data_type| Field::new(name, data_type, name == "preamble");
+    let mut columns = vec![column("key", DataType::UInt64), column("value", DataType::LargeBinary)];
+    columns.extend(has_preambles.then(|| column("preamble", DataType::LargeBinary)));
+    Arc::new(Schema::new(columns))
+}
+
 /// The batches of a snapshot.
 struct Batches {
     pairs: Pairs,
@@ -51,10 +58,7 @@ struct Batches {
 
 impl Batches {
     fn new(pairs: Pairs, has_preambles: bool) -> Batches {
-        let column = |name, data_type| Field::new(name, data_type, name == "preamble");
-        let mut columns = vec![column("key", DataType::UInt64), column("value", DataType::LargeBinary)];
-        columns.extend(has_preambles.then(|| column("preamble", DataType::LargeBinary)));
-        Batches { pairs, has_preambles, schema: Arc::new(Schema::new(columns)), next: None, failed: false }
+        Batches { pairs, has_preambles, schema: schema(has_preambles), next: None, failed: false }
     }
 
     /// Reads the next batch; empty at the end.
@@ -122,4 +126,59 @@ impl RecordBatchReader for Batches {
     fn schema(&self) -> SchemaRef {
         self.schema.clone()
     }
+}
+
+/// Returns lists of pairs that Python code reads as an Arrow stream, one batch per list; preambles are null.
+#[pyfunction]
+fn _arrow_stream<'py>(batches: &Bound<'py, PyAny>, has_preambles: bool) -> PyResult<Bound<'py, PyCapsule>> {
+    let lists = Some(batches.try_iter()?.unbind());
+    buffer::arrow_capsule(batches.py(), Lists { lists, has_preambles, schema: schema(has_preambles) })
+}
+
+/// The batches that an iterator of Python returns.
+struct Lists {
+    /// `None` after an exception.
+    lists: Option<Py<PyIterator>>,
+    has_preambles: bool,
+    schema: SchemaRef,
+}
+
+impl Lists {
+    fn read(&self, py: Python<'_>) -> PyResult<Option<Batch>> {
+        let Some(mut lists) = self.lists.as_ref().map(|lists| lists.bind(py).clone()) else { return Ok(None) };
+        let Some(pairs) = lists.next().transpose()? else { return Ok(None) };
+        let mut batch = Batch::default();
+        for pair in pairs.try_iter()? {
+            let (key, value): (u64, Bound<'_, PyBytes>) = pair?.extract()?;
+            batch.keys.push(key);
+            batch.values.append_value(value.as_bytes());
+            batch.preambles.append_null();
+        }
+        Ok(Some(batch))
+    }
+}
+
+impl Iterator for Lists {
+    type Item = Result<RecordBatch, ArrowError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let batch = Python::attach(|py| self.read(py)).transpose()?;
+        Some(match batch {
+            Ok(batch) => RecordBatch::try_new(self.schema.clone(), batch.finish(self.has_preambles)),
+            Err(error) => {
+                self.lists = None;
+                Err(ArrowError::ExternalError(error.into()))
+            }
+        })
+    }
+}
+
+impl RecordBatchReader for Lists {
+    fn schema(&self) -> SchemaRef {
+        self.schema.clone()
+    }
+}
+
+pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add_function(wrap_pyfunction!(_arrow_stream, module)?)
 }

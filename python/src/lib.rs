@@ -5,6 +5,7 @@
 
 mod arrow_input;
 mod arrow_output;
+mod async_lookup;
 mod batch;
 #[expect(unsafe_code, reason = "the buffer protocol, and the promise of a map; the only file with unsafe code")]
 mod buffer;
@@ -61,6 +62,7 @@ fn _sharddb(module: &Bound<'_, PyModule>) -> PyResult<()> {
     database::register(module)?;
     snapshot::register(module)?;
     value::register(module)?;
+    arrow_output::register(module)?;
     batch::register(module)?;
     iter::register(module)?;
     report::register(module)?;

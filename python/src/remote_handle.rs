@@ -196,6 +196,18 @@ impl RemoteHandle {
         metadata::info_of_text(py, text, Path::new("info"))
     }
 
+    /// The number of keys; `None` for foreign data.
+    #[getter]
+    fn key_count(&self, py: Python<'_>) -> PyResult<Option<u64>> {
+        Ok(self.snapshot(py)?.key_count())
+    }
+
+    /// Whether values may have preambles, which are not read.
+    #[getter]
+    fn has_preambles(&self, py: Python<'_>) -> PyResult<bool> {
+        Ok(self.snapshot(py)?.has_preambles())
+    }
+
     /// The counters; see `sharddb.RemoteStats`.
     #[getter]
     fn stats<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {

@@ -9,13 +9,16 @@ import sys
 import tempfile
 import textwrap
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
+from urllib.request import Request, urlopen
 
 import pytest
+from moto.server import ThreadedMotoServer
+from obstore.store import S3Store
 
 ROOT = Path(__file__).resolve().parents[2]
 DATA = ROOT / "tests" / "data"
@@ -136,3 +139,28 @@ def remove_generation(store: Path, number: int) -> None:
 def corrupt() -> Path:
     """The broken data sets, unpacked."""
     return unpacked(DATA / "corrupt.tar.gz")
+
+
+@pytest.fixture(scope="session")
+def s3() -> Iterator[Callable[[str], S3Store]]:
+    """Stores in a bucket of moto, each with its prefix."""
+    server = ThreadedMotoServer("127.0.0.1", 0, verbose=False)
+    server.start()
+    host, port = server.get_host_and_port()
+    url = f"http://{host}:{port}"
+    urlopen(Request(f"{url}/bucket", method="PUT")).close()
+
+    def store(prefix: str) -> S3Store:
+        return S3Store(
+            "bucket",
+            prefix=prefix,
+            endpoint=url,
+            region="us-east-1",
+            access_key_id="none",
+            secret_access_key="none",
+            virtual_hosted_style_request=False,
+            client_options={"allow_http": True},
+        )
+
+    yield store
+    server.stop()

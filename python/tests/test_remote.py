@@ -6,18 +6,18 @@ import os
 import pickle
 import shutil
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
-from urllib.request import Request as UrlRequest
-from urllib.request import urlopen
 
+import fsspec  # type: ignore[import-untyped]
 import numpy as np
 import obstore
+import obstore.fsspec
+import pyarrow as pa  # type: ignore[import-untyped]
 import pytest
 from conftest import DATA, LIMIT, PUBLIC, Expected, run_program, sha
-from moto.server import ThreadedMotoServer
 from obstore.store import HTTPStore, LocalStore, MemoryStore, S3Store
 from remote_stores import ManyRanges, Objects, Ranges, files, keys_apart, make_current, publish, remove, web_server
 from test_fork import in_child
@@ -321,10 +321,18 @@ def test_a_store_of_obstore_from_a_url(local_profile: Path) -> None:
         assert db[5] == VALUES[5]
 
 
-@pytest.mark.parametrize("url", ["s3://bucket/store", "https://example.org/a", "gs://b|neuroglancer-precomputed:"])
+@pytest.mark.parametrize("url", ["s3://bucket/store", "https://example.org/a", "precomputed://gs://b", "gs://b|neuroglancer-precomputed:"])
 def test_a_url_without_a_store(url: str) -> None:
-    with pytest.raises(ValueError, match=r"store=obstore\.store\.from_url\('.*'\)"):
+    with pytest.raises(ValueError, match=r"store=obstore\.store\.from_url\('\w+://[a-z./]+'\)"):
         sharddb.open(url)
+
+
+@pytest.mark.parametrize("form", ["{}", "precomputed://{}", "precomputed://{}/", "{}/|neuroglancer-precomputed:"])
+def test_addresses_of_neuroglancer(local_profile: Path, form: str) -> None:
+    store = Objects(files(local_profile, "a/"))
+    for path in ("a", "s3://bucket/a"):
+        with sharddb.open(form.format(path), store=Objects(files(local_profile)) if "s3" in path else store) as db:
+            assert db[5] == VALUES[5] and db.path == path
 
 
 def test_a_file_url_is_a_path(tmp_path: Path, local_profile: Path) -> None:
@@ -393,32 +401,113 @@ def test_no_web_server(foreign: Path) -> None:
         sharddb.open(url, store=store)
 
 
+# --- file systems of fsspec
+
+
+def file_systems(objects: dict[str, bytes]) -> dict[str, tuple[Any, str]]:
+    """A store and the path of a directory in it, which has these objects: file systems and mappers."""
+    memory = fsspec.filesystem("memory")
+    memory.pipe({f"/some/store/{path}": body for path, body in objects.items()})
+    return {
+        "memory": (memory, "/some/store"),
+        "url": (memory, "memory://some/store/"),
+        "precomputed": (memory, "precomputed://memory://some/store"),
+        "mapper": (memory.get_mapper("/some/store"), ""),
+        "mapper of a parent": (memory.get_mapper("/some/"), "store"),
+        "mapper and its URL": (memory.get_mapper("/some/store"), "memory://some/store"),
+        "directory": (fsspec.filesystem("dir", path="/some", fs=memory), "store"),
+    }
+
+
+@pytest.mark.parametrize("kind", file_systems({}))
+def test_file_systems_and_mappers(store: Path, pairs: dict[int, bytes], kind: str) -> None:
+    objects: dict[str, bytes] = {}
+    name = publish(objects, store / "gen-0000000001", 1)
+    files, path = file_systems(objects)[kind]
+    with sharddb.open(path, store=files) as db:
+        assert db.generation == name and len(db) == len(pairs)
+        assert db.get_many(list(pairs)) == list(pairs.values()) and dict(db.items()) == pairs
+        assert asyncio.run(db.get_many_async(list(pairs))) == list(pairs.values())
+        assert pickle.loads(pickle.dumps(db)).get_many(list(pairs)) == list(pairs.values())
+    with pytest.raises(sharddb.NotFound):
+        sharddb.open("nothing", store=files)
+
+
+def test_a_local_file_system(store: Path, pairs: dict[int, bytes], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(store)
+    for path in (str(store / "current"), (store / "current").as_uri(), "current"):
+        with sharddb.open(path, store=fsspec.filesystem("file")) as db:
+            assert dict(db.items()) == pairs
+
+
+def test_s3_by_a_file_system(s3: Callable[[str], S3Store], store: Path, pairs: dict[int, bytes]) -> None:
+    objects: dict[str, bytes] = {}
+    publish(objects, store / "gen-0000000001", 1)
+    remote = s3("by/files")
+    upload(remote, objects)
+    files = obstore.fsspec.FsspecStore("s3", config=remote.config, client_options=remote.client_options)
+    for path in ("bucket/by/files", "s3://bucket/by/files"):
+        with sharddb.open(path, store=files) as db:
+            assert dict(db.items()) == pairs
+    with pytest.raises(sharddb.NotFound, match="s3://bucket/nothing"):
+        sharddb.open("s3://bucket/nothing", store=files)
+
+
+def test_a_file_system_for_coroutines_only() -> None:
+    files = obstore.fsspec.FsspecStore("s3", asynchronous=True)
+    with pytest.raises(TypeError, match="FsspecStore with asynchronous=True: leave that out"):
+        sharddb.open("bucket/store", store=files)
+
+
+# --- the methods of a local database
+
+
+def test_the_number_of_keys(local_profile: Path, foreign: Path) -> None:
+    db = sharddb.open("", store=(store := Objects(files(local_profile))))
+    assert store.count(lambda: len(db)) == 0 and len(db) == len(VALUES) == len(db.snapshot())
+    with sharddb.open(foreign) as local:
+        db = sharddb.open("", store=(store := Objects(files(foreign))), cache_bytes=0)
+        assert len(db) == len(local)
+        assert store.count(lambda: len(db)) == 0
+        db.refresh()
+        read = store.count(lambda: list(db))
+        assert store.count(lambda: len(db)) == 0 and read == store.count(db.keys)
+
+
+def test_an_arrow_stream(tmp_path: Path, local_profile: Path, foreign: Path) -> None:
+    for directory in (local_profile, foreign):
+        with sharddb.open(directory) as local, sharddb.open("", store=Objects(files(directory))) as db:
+            assert pa.table(db) == pa.table(local)
+            with sharddb.Loader(tmp_path / directory.name) as loader:
+                loader.extend(db)
+            assert dict(sharddb.open(tmp_path / directory.name).items()) == dict(local.items())
+
+
+def test_an_arrow_stream_that_fails(local_profile: Path) -> None:
+    store = Objects(files(local_profile))
+    db = sharddb.open("", store=store)
+    store.objects = {path: body for path, body in store.objects.items() if not path.endswith(".shard")}
+    with pytest.raises(pa.ArrowInvalid, match="GenerationGone: "):
+        pa.table(db)
+
+
+def test_the_coroutines_of_a_local_database(local_profile: Path) -> None:
+    """A function that awaits a database serves a local one and a remote one."""
+
+    async def read(db: sharddb.Database | sharddb.RemoteDatabase) -> None:
+        assert await db.get_async(5) == VALUES[5] and await db.get_async(10**9) is None
+        assert await db.get_async(10**9, b"default") == await db.get_async(key=10**9, default=b"default") == b"default"
+        assert await db.get_many_async(np.arange(4)) == [VALUES[key] for key in range(4)]
+        for lookup in (db.get_async, db.get_many_async):
+            with pytest.raises(TypeError, match="int"):
+                await lookup("5")  # type: ignore[arg-type, call-overload]
+
+    for db in (sharddb.open(local_profile), sharddb.open("", store=Objects(files(local_profile)))):
+        with db:
+            asyncio.run(read(db))
+
+
 # --- S3
-
-
-@pytest.fixture(scope="module")
-def s3() -> Iterator[Callable[[str], S3Store]]:
-    """Stores in a bucket of moto, each with its prefix."""
-    server = ThreadedMotoServer("127.0.0.1", 0, verbose=False)
-    server.start()
-    host, port = server.get_host_and_port()
-    url = f"http://{host}:{port}"
-    urlopen(UrlRequest(f"{url}/bucket", method="PUT")).close()
-
-    def store(prefix: str) -> S3Store:
-        return S3Store(
-            "bucket",
-            prefix=prefix,
-            endpoint=url,
-            region="us-east-1",
-            access_key_id="none",
-            secret_access_key="none",
-            virtual_hosted_style_request=False,
-            client_options={"allow_http": True},
-        )
-
-    yield store
-    server.stop()
 
 
 def test_a_bucket_in_s3(s3: Callable[[str], S3Store], store: Path, pairs: dict[int, bytes]) -> None:
