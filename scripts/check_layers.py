@@ -145,7 +145,8 @@ def resolve(modules, at, parts, seen=()):
         if name in module.children:
             at, parts = module.children[name], parts[1:]
         elif name in module.names:
-            return resolve(modules, at, module.names[name] + parts[1:], seen)
+            path = module.names[name]
+            return None if path[0] == name else resolve(modules, at, path + parts[1:], seen)  # `use name::name` is of a crate
         else:
             for glob in module.globs:
                 target = resolve(modules, at, glob, seen)

@@ -4,6 +4,7 @@
 store.
 """
 
+from sharddb._bucket import pull, push
 from sharddb._open import open, open_async
 from sharddb._sharddb import (
     Changes,
@@ -17,6 +18,8 @@ from sharddb._sharddb import (
     PartPlan,
     Plan,
     Published,
+    Pulled,
+    Pushed,
     Reader,
     Snapshot,
     SpillWriter,
@@ -53,7 +56,7 @@ from sharddb.errors import (
     TooLarge,
     Unsupported,
 )
-from sharddb.remote import RemoteDatabase, RemoteReader, RemoteSnapshot
+from sharddb.remote import RemoteDatabase, RemoteReader, RemoteSnapshot, RemoteVerifyReport
 from sharddb.stats import RemoteStats, Stats
 
 __all__ = [
@@ -82,11 +85,14 @@ __all__ = [
     "PartPlan",
     "Plan",
     "Published",
+    "Pulled",
+    "Pushed",
     "Reader",
     "RemoteDatabase",
     "RemoteReader",
     "RemoteSnapshot",
     "RemoteStats",
+    "RemoteVerifyReport",
     "Snapshot",
     "SpillWriter",
     "Stats",
@@ -106,6 +112,8 @@ __all__ = [
     "open_async",
     "plan",
     "publish_parts",
+    "pull",
+    "push",
     "reshard",
     "update",
 ]

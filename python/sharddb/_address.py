@@ -32,7 +32,7 @@ class Place(NamedTuple):
     """The path of the objects in the store."""
 
 
-def place_in(store: object, path: str | PathLike[str], cls: type[Files] = Files) -> Place:
+def place_in(store: object, path: str | PathLike[str]) -> Place:
     """Returns the place of a path. A URL is that of the root of the store, except of a file system, which takes it as a path.
 
     Raises ``TypeError`` for a file system that threads may not call.
@@ -40,7 +40,7 @@ def place_in(store: object, path: str | PathLike[str], cls: type[Files] = Files)
     name = without_format(os.fspath(path)).rstrip("/")
     directory = "" if is_url(name) else name.lstrip("/")
     if is_mapper(store):
-        return Place(cls(store.fs, f"{store.root.rstrip('/')}/{directory}"), name, "")
+        return Place(Files(store.fs, f"{store.root.rstrip('/')}/{directory}"), name, "")
     if is_file_system(store):
-        return Place(cls(store, name), name, "")
+        return Place(Files(store, name), name, "")
     return Place(store, name, directory)

@@ -45,6 +45,10 @@ class Files:
     def get_range(self, path: str, *, start: int, end: int) -> Any:
         return self._system.cat_file(self._path(path), start=start, end=end)
 
+    def downloads(self) -> Downloads:
+        """Returns the same files as whole objects."""
+        return Downloads(self._system, self._root)
+
     def _path(self, path: str) -> str:
         return f"{self._root}/{path}" if self._root else path
 

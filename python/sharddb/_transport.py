@@ -55,6 +55,18 @@ class GetRangeAsync(Protocol):
     def get_range_async(self, path: str, *, start: int, end: int) -> Awaitable[Buffer]: ...
 
 
+class PublishingStore(Protocol):
+    """A store with conditional writes: ``obspec.Put``, ``Get``, ``List`` and ``Delete``."""
+
+    def put(self, path: str, file: Any, *, mode: Any = None, use_multipart: bool | None = None) -> Any: ...
+
+    def get(self, path: str, *, options: Any = None) -> Any: ...
+
+    def list(self, prefix: str | None = None, *, chunk_size: int = 50) -> Any: ...
+
+    def delete(self, paths: Any) -> None: ...
+
+
 ObjectStore = Get | GetRange | GetAsync | GetRangeAsync | FileSystem | Mapper
 """What ``sharddb.open`` takes as ``store``."""
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Iterator
-from typing import TYPE_CHECKING, Any, NamedTuple, Self, SupportsIndex, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self, SupportsIndex, TypeVar, overload
 
+from sharddb import _sharddb
+from sharddb._file_system import Files
 from sharddb._sharddb import RemoteHandle, RemoteOperation, _arrow_stream, _check_rows, _copy_into, _key_array
-from sharddb.errors import GenerationGone, InvalidInput, NotFound
+from sharddb.errors import Corrupt, Error, GenerationGone, InvalidInput, NotFound
 from sharddb.stats import RemoteStats
 
 if TYPE_CHECKING:
@@ -14,7 +16,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from sharddb._address import Place
-    from sharddb._sharddb import _Keys
+    from sharddb._sharddb import _Bar, _Keys
     from sharddb._transport import Transport
 
     _Locations = tuple[list[str], NDArray[np.int32], NDArray[np.int64], NDArray[np.int64]]
@@ -88,6 +90,24 @@ class _Served(NamedTuple):
 
     def pinned(self) -> _Served:
         return _Served(self.handle.pinned(), self.transport, self.directory)
+
+
+class RemoteVerifyReport(NamedTuple):
+    """What ``RemoteReader.verify`` has found."""
+
+    level: str
+    """"lengths" or "data"."""
+    generation: str | None
+    """The name of the generation in its store; ``None`` for a bare directory."""
+    bytes: int
+    """The bytes of the objects that were verified, or of the values that were read."""
+    findings: list[Error]
+    """The damaged and missing objects, as exceptions with their places."""
+
+    @property
+    def is_clean(self) -> bool:
+        """Whether nothing was found."""
+        return not self.findings
 
 
 class RemoteReader:
@@ -329,6 +349,30 @@ class RemoteReader:
         served = self._open()
         return _arrow_stream(_batches(served), served.handle.has_preambles)
 
+    def verify(self, level: Literal["lengths", "data"] = "data", progress: _Bar | None = None) -> RemoteVerifyReport:
+        """Verifies the generation: "lengths" (the manifest, and the lengths of all objects), or "data" (also all bytes, which are
+        read). Returns a report; defects are findings, not exceptions. To verify more, ``sharddb.pull`` it and verify the copy.
+
+        Of foreign data, of one generation that was opened by its path, and of a store without ``list``, which have no lengths to
+        compare, all values are read instead, and the first that cannot be read is the only finding.
+
+        ``progress`` is a bar such as ``tqdm(unit="B", unit_scale=True)``, in bytes.
+
+        Raises ``ValueError`` for another level, ``GenerationGone`` if the generation was removed, and ``Io``.
+        """
+        if level not in ("lengths", "data"):
+            raise ValueError(f'expected level to be "lengths" or "data", found {level!r}')
+        served = self._open()
+        store, name, prefix = self._source.place
+        if isinstance(store, Files):
+            store = store.downloads()
+        generation = served.generation
+        if generation is None or not hasattr(store, "list"):
+            return _verify_values(served, level, progress)
+        place = store, name, prefix
+        bytes, findings = _sharddb._verify_in_bucket(place, generation, level == "data", progress)
+        return RemoteVerifyReport(level, generation, bytes, findings)
+
     def snapshot(self) -> RemoteSnapshot:
         """Returns a snapshot of the generation that is served now. No request."""
         return RemoteSnapshot(self._source, self._open().pinned())
@@ -428,6 +472,25 @@ class RemoteSnapshot(RemoteReader):
 
     There is no lease: a read raises ``GenerationGone`` if the generation was removed meanwhile.
     """
+
+
+def _verify_values(served: _Served, level: str, progress: _Bar | None) -> RemoteVerifyReport:
+    """Reads all values, up to the first that cannot be read."""
+    _sharddb._check_bar(progress)
+    if progress is not None:
+        progress.set_description("verify")
+        progress.total = None
+        progress.reset()
+    bytes, findings = 0, list[Error]()
+    try:
+        for pairs in _batches(served):
+            more = sum(len(value) for _, value in pairs)
+            bytes += more
+            if progress is not None:
+                progress.update(more)
+    except Corrupt as error:
+        findings.append(error)
+    return RemoteVerifyReport(level, served.generation, bytes, findings)
 
 
 def _batches(served: _Served) -> Iterator[list[tuple[int, bytes]]]:

@@ -7,6 +7,7 @@ mod arrow_input;
 mod arrow_output;
 mod async_lookup;
 mod batch;
+mod bucket;
 #[expect(unsafe_code, reason = "the buffer protocol, and the promise of a map; the only file with unsafe code")]
 mod buffer;
 mod bytes_like;
@@ -35,6 +36,9 @@ mod plan;
 mod preamble;
 mod progress;
 mod published;
+mod python_client;
+mod python_store;
+mod python_upload;
 mod reader;
 mod remote_cursor;
 mod remote_handle;
@@ -64,6 +68,7 @@ fn _sharddb(module: &Bound<'_, PyModule>) -> PyResult<()> {
     value::register(module)?;
     arrow_output::register(module)?;
     batch::register(module)?;
+    bucket::register(module)?;
     iter::register(module)?;
     report::register(module)?;
     pickle::register(module)?;
@@ -76,6 +81,7 @@ fn _sharddb(module: &Bound<'_, PyModule>) -> PyResult<()> {
     part_plan::register(module)?;
     parts::register(module)?;
     plan::register(module)?;
+    progress::register(module)?;
     published::register(module)?;
     spill_writer::register(module)?;
     store::register(module)?;

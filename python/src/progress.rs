@@ -66,3 +66,13 @@ impl<'py> Bar<'py> {
         Ok(())
     }
 }
+
+/// Raises `TypeError` unless an object is a bar, or `None`.
+#[pyfunction]
+fn _check_bar(progress: Option<Bound<'_, PyAny>>) -> PyResult<()> {
+    Bar::new(progress).map(drop)
+}
+
+pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add_function(wrap_pyfunction!(_check_bar, module)?)
+}

@@ -1,5 +1,7 @@
 //! What a build has published.
 
+use std::fmt::Display;
+
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use sharddb::ShardingSpec;
@@ -69,9 +71,14 @@ impl Published {
 ///
 /// Errors: the exception of a handler (KeyboardInterrupt), with a note that says what was published.
 pub(crate) fn check_late_signals(py: Python<'_>, published: &sharddb::Published) -> PyResult<()> {
+    check_signals_after(py, published.is_new.then_some(&published.generation))
+}
+
+/// Like [`check_late_signals`], for a generation of this name, if one was published.
+pub(crate) fn check_signals_after(py: Python<'_>, published: Option<&impl Display>) -> PyResult<()> {
     py.check_signals().inspect_err(|error| {
-        if published.is_new {
-            let note = format!("{} was published before this exception was raised", published.generation);
+        if let Some(generation) = published {
+            let note = format!("{generation} was published before this exception was raised");
             let _ = error.value(py).call_method1("add_note", (note,)); // an exception whose method raises has no note
         }
     })

@@ -96,6 +96,17 @@ impl Bucket {
     /// if `gc` removed it, also meanwhile; `Locked` if the local store has another writer; `InvalidInput` if `to` is not a store, or for
     /// a name that is not one of a generation; `Unsupported`; `TooLarge`; `Cancelled`; `Io`.
     pub async fn pull(&self, to: impl AsRef<Path>, options: &PullOptions) -> Result<Pulled> {
+        self.pull_if(to, options, || Ok(())).await
+    }
+
+    /// Like [`pull`](Bucket::pull). Calls `may` when only the publication is left, which its error prevents.
+    #[doc(hidden)]
+    pub async fn pull_if(
+        &self,
+        to: impl AsRef<Path>,
+        options: &PullOptions,
+        may: impl FnOnce() -> Result<()>,
+    ) -> Result<Pulled> {
         let (generation, stored) = self.stored(options.generation.as_deref()).await?;
         let store = Store::create(to)?;
         let mut writer = store.writer()?; // syncs what a killed pull may have left, also if nothing is to be done
@@ -116,6 +127,7 @@ impl Bucket {
             return Err(self.unless_gone(&generation, error).await);
         }
         let counts = download.counts;
+        may()?;
         let id = staging.publish(&writer, &stored.info, &stored.manifest_text)?;
         Ok(counts.pulled(id, &generation))
     }

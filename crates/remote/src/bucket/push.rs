@@ -136,6 +136,17 @@ impl Bucket {
     /// `Cancelled`; `Io`. After an error `current` names what it named before, or, after `Io` while it was being replaced,
     /// the new generation.
     pub async fn push(&self, local: impl AsRef<Path>, options: &PushOptions) -> Result<Pushed> {
+        self.push_if(local, options, || Ok(())).await
+    }
+
+    /// Like [`push`](Bucket::push). Calls `may` when only the publication is left, which its error prevents.
+    #[doc(hidden)]
+    pub async fn push_if(
+        &self,
+        local: impl AsRef<Path>,
+        options: &PushOptions,
+        may: impl FnOnce() -> Result<()>,
+    ) -> Result<Pushed> {
         let local = LocalGeneration::open(local.as_ref())?;
         let base = self.root.current().await?;
         if base.is_none() {
@@ -169,6 +180,7 @@ impl Bucket {
             upload.record_in(journal)?;
         }
         upload.run().await?;
+        may()?;
         upload.publish(base).await?;
         let pushed = upload.pushed(keys_before, upload.done.len() as u64);
         if let Some(journal) = journal {
