@@ -92,6 +92,10 @@ types() {
     (cd python && limited "$venv/bin/mypy" --cache-dir "$work/mypy" sharddb tests)
 }
 
+pyright() {
+    (cd python && PYRIGHT_PYTHON_IGNORE_WARNINGS=1 limited "$venv/bin/pyright" --pythonpath "$venv/bin/python")
+}
+
 # Of the installed package, not of the sources.
 stubs() {
     (cd "$work" && limited "$venv/bin/python" -m mypy.stubtest sharddb --mypy-config-file "$root/python/pyproject.toml" \
@@ -131,6 +135,7 @@ check lints lints
 check wheel wheel
 check tests tests
 check types types
+check pyright pyright
 check stubs stubs
 if [ "$profile" = release ]; then
     check 'the wheel without Rust' clean_wheel

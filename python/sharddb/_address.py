@@ -40,7 +40,7 @@ def place_in(store: object, path: str | PathLike[str]) -> Place:
     name = without_format(os.fspath(path)).rstrip("/")
     directory = "" if is_url(name) else name.lstrip("/")
     if is_mapper(store):
-        return Place(Files(store.fs, f"{store.root.rstrip('/')}/{directory}"), name, "")
+        return Place(Files(store.fs, f"{store.root.rstrip('/')}/{directory}"), name or store.root, "")
     if is_file_system(store):
         return Place(Files(store, name), name, "")
     return Place(store, name, directory)

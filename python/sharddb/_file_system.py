@@ -21,8 +21,6 @@ class FileSystem(Protocol):
 
     def find(self, path: str, *, detail: bool) -> Any: ...
 
-    def _strip_protocol(self, path: str) -> str: ...
-
 
 class Mapper(Protocol):
     """What is called of a mapper of fsspec: a directory of a file system."""
@@ -64,11 +62,12 @@ class Downloads(Files):
         start, end = part if isinstance(part, tuple) else (part["offset"], found["size"])
         return Download(self, path, range(start, min(end, found["size"])), found["size"])
 
-    def list(self, prefix: str | None = None, **_options: object) -> Iterator[list[dict[str, Any]]]:
-        directory = self._path(prefix) if prefix else self._root
-        root = self._system._strip_protocol(self._root)
-        for name, found in self._system.find(directory, detail=True).items():
-            yield [_meta(name.removeprefix(root).lstrip("/"), found["size"])]
+    def list(self, prefix: str, **_options: object) -> Iterator[list[dict[str, Any]]]:
+        """Lists the files below a directory, page by page."""
+        for path, found in self._system.find(self._path(prefix), detail=True).items():
+            name = f"{prefix}/" + f"/{path}".rpartition(f"/{prefix}/")[2]  # of a path that may have a protocol
+            size = found["size"]
+            yield [_meta(name, self._system.info(path)["size"] if size is None else size)]
 
 
 class Download:

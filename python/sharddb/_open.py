@@ -65,9 +65,9 @@ def open(
 
     With ``store``, the result is a ``RemoteDatabase``. Its reads always verify checksums. ``store`` is an object store with the
     methods of obspec, such as those of obstore, or a file system or a mapper of fsspec. ``path`` is the path in it; a URL such as
-    ``s3://bucket/store`` names the root of the store in messages, except of a file system, which reads it. ``cache_bytes`` is the memory for indexes.
-    ``disk_cache`` is a directory that keeps up to ``disk_cache_bytes`` of them for later processes; several processes may
-    share it. It needs a URL as ``path``, which distinguishes the data sets in it. ``threads`` is the number of requests of
+    ``s3://bucket/store`` names the root of the store in messages, except of a file system, which reads it. ``cache_bytes`` is the
+    memory for indexes. ``disk_cache`` is a directory that keeps up to ``disk_cache_bytes`` of them for later processes; several
+    processes may share it. It needs a URL as ``path``, which distinguishes the data sets in it. ``threads`` is the number of requests of
     a call that are in flight at a time: with 1, the store is called by the thread of the caller only.
 
     ``pointer`` is the JSON pointer of the object in ``info`` that has the member "sharding", such as "/scales/0".

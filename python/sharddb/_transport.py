@@ -202,7 +202,8 @@ class Transport:
         outstanding = 0
         waiting: deque[RemoteRequest] = deque()
 
-        def arrive(request: RemoteRequest, read: Read) -> None:
+        def arrive(request: RemoteRequest, read: Future[Answer]) -> None:
+            assert isinstance(read, Read)
             try:
                 loop.call_soon_threadsafe(arrivals.put_nowait, (request, read))
             except RuntimeError:

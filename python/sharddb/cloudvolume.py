@@ -60,8 +60,8 @@ class ShardReader(sharding.ShardReader):  # type: ignore[misc] # CloudVolume has
 
         ``raw`` leaves values compressed. ``parallel`` is only used where CloudVolume reads.
         """
-        labels, several = toiter(label, is_iter=True)
-        labels = list(labels)  # an iterator can be read once
+        found: Any = toiter(label, is_iter=True)
+        labels, several = list(found[0]), found[1]  # an iterator can be read once
 
         def read(db: sharddb.Database) -> Any:
             values: dict[int, bytes | None] = dict.fromkeys(map(int, labels))
@@ -72,7 +72,8 @@ class ShardReader(sharding.ShardReader):  # type: ignore[misc] # CloudVolume has
             return values if several else values[int(labels[0])]
 
         encoded = raw and self.spec.data_encoding != "raw"
-        own = partial(super().get_data, labels if several else labels[0], path, progress, parallel, raw)
+        wanted: Any = labels if several else labels[0]
+        own = partial(super().get_data, wanted, path, progress, parallel, raw)
         return own() if encoded else self._read(path, read, own)
 
     def exists(self, labels: Any, path: str = "", return_byte_range: bool = False, progress: bool | None = None) -> Any:

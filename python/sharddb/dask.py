@@ -23,7 +23,7 @@ import sharddb
 from sharddb._extra import needs
 
 with needs("dask"):
-    import dask
+    from dask.base import compute
     from dask.delayed import Delayed, delayed
 
 if TYPE_CHECKING:
@@ -119,7 +119,7 @@ def _chunks(source: Any) -> Sequence[Any]:
     return chunks
 
 
-def _default_parts(client: distributed.Client | None) -> int:
+def _default_parts(client: Any) -> int:
     threads = sum(client.nthreads().values()) if client else os.cpu_count() or 1
     return max(16, 4 * threads)
 
@@ -131,8 +131,9 @@ def _spill(chunk: Any, task: int, *, directory: str, plan: sharddb.PartPlan, opt
         if isinstance(chunk, tuple) and len(chunk) == 3 and not isinstance(chunk[2], (tuple, list)):
             writer.extend(*chunk)
         elif hasattr(chunk, "iloc"):  # a pandas dataframe
-            key, value = columns
-            writer.extend(zip(chunk[key].to_numpy(), chunk[value], strict=True))
+            frame: Any = chunk
+            keys, values = (frame[column] for column in columns)
+            writer.extend(zip(keys.to_numpy(), values, strict=True))
         else:
             writer.extend(chunk)
     assert writer.receipt is not None
@@ -149,7 +150,7 @@ def _run(
     arguments: list[tuple[Any, ...]],
     *,
     shared: Any,
-    client: distributed.Client | None,
+    client: Any,
     retries: int,
     step: Callable[[], None],
 ) -> list[str]:
@@ -157,7 +158,7 @@ def _run(
     if client is None:
         task = delayed(function, pure=False)
         more = () if shared is None else (delayed(shared, traverse=False),)
-        results = dask.compute(*(task(*each, *more) for each in arguments))
+        results = compute(*(task(*each, *more) for each in arguments))
         for _ in results:
             step()
         return list(results)

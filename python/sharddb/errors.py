@@ -82,7 +82,7 @@ class Io(_SystemError):
     kind = "io"
 
 
-class NotFound(_SystemError, FileNotFoundError):
+class NotFound(_SystemError, FileNotFoundError):  # pyright: ignore[reportIncompatibleVariableOverride]
     """The path is not a database: it does not exist, is something else, or is a store without a generation."""
 
     kind = "not-found"

@@ -344,7 +344,8 @@ class RemoteReader:
         """Returns all pairs as an Arrow stream, a capsule, as ``pyarrow.table(db)`` and ``polars.DataFrame(db)`` read it.
 
         The columns are those of ``Reader.__arrow_c_stream__``, except that all preambles are null. The pairs and their batches
-        are those of ``items``; each batch is read when the consumer requests it, on its thread. ``requested_schema`` is ignored.
+        are those of ``items``; each batch is read when the consumer requests it, on its thread. What ends that, also KeyboardInterrupt, is an
+        exception of the consumer with its text. ``requested_schema`` is ignored.
         """
         served = self._open()
         return _arrow_stream(_batches(served), served.handle.has_preambles)
@@ -358,7 +359,8 @@ class RemoteReader:
 
         ``progress`` is a bar such as ``tqdm(unit="B", unit_scale=True)``, in bytes.
 
-        Raises ``ValueError`` for another level, ``GenerationGone`` if the generation was removed, and ``Io``.
+        Raises ``ValueError`` for another level, ``GenerationGone`` or ``NotFound`` if the generation was removed, or has no manifest,
+        and ``Io``.
         """
         if level not in ("lengths", "data"):
             raise ValueError(f'expected level to be "lengths" or "data", found {level!r}')
@@ -369,8 +371,10 @@ class RemoteReader:
         generation = served.generation
         if generation is None or not hasattr(store, "list"):
             return _verify_values(served, level, progress)
-        place = store, name, prefix
-        bytes, findings = _sharddb._verify_in_bucket(place, generation, level == "data", progress)
+        try:
+            bytes, findings = _sharddb._verify_in_bucket((store, name, prefix), generation, level == "data", progress)
+        except Corrupt as error:  # the manifest or the info, without which nothing else can be compared
+            return RemoteVerifyReport(level, generation, 0, [error])
         return RemoteVerifyReport(level, generation, bytes, findings)
 
     def snapshot(self) -> RemoteSnapshot:

@@ -91,9 +91,9 @@ class Store(zarr.abc.store.Store):
         for name in names:
             yield name
 
-    supports_writes = False
-    supports_deletes = False
-    supports_listing = True
+    supports_writes = False  # pyright: ignore
+    supports_deletes = False  # pyright: ignore
+    supports_listing = True  # pyright: ignore
 
     async def set(self, key: str, value: Buffer) -> None:
         self._check_writable()

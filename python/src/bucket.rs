@@ -19,7 +19,7 @@ use crate::python_client::PythonClient;
 use crate::python_store::PythonStore;
 use crate::task::CHECK_EVERY;
 
-/// A store, its name for messages, and the prefix of the objects in it.
+/// A store, the name of the place for messages, by default those of the store and the prefix, and the prefix of its objects.
 type Place<'py> = (Bound<'py, PyAny>, String, String);
 
 /// What `push` has done. If the current generation of the bucket was the same, nothing was published.
@@ -181,8 +181,8 @@ fn _verify_in_bucket(
 
 fn bucket(py: Python<'_>, (store, name, prefix): Place<'_>, methods: &[&str]) -> PyResult<Bucket> {
     let store = PythonStore(PythonClient::new(&store, methods)?);
-    let name = if name.is_empty() { store.to_string() } else { name };
-    Ok(Bucket::new(Arc::new(store), &prefix).or_raise(py)?.named(name))
+    let bucket = Bucket::new(Arc::new(store), &prefix).or_raise(py)?;
+    Ok(if name.is_empty() { bucket } else { bucket.named(name) })
 }
 
 /// Runs an operation of a bucket on this thread until it ends or is cancelled. A call of the store that is under way then ends on

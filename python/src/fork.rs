@@ -5,6 +5,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
+use crate::python_client;
+
 static FORKS: AtomicU64 = AtomicU64::new(0);
 
 /// Returns the number of forks by Python between the first process and this one.
@@ -18,6 +20,7 @@ pub(crate) fn count() -> u64 {
 #[pyfunction]
 fn _after_fork_in_child() {
     FORKS.fetch_add(1, Ordering::Relaxed);
+    python_client::forget_calls();
 }
 
 pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {

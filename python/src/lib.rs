@@ -83,6 +83,7 @@ fn _sharddb(module: &Bound<'_, PyModule>) -> PyResult<()> {
     plan::register(module)?;
     progress::register(module)?;
     published::register(module)?;
+    python_client::register(module)?;
     spill_writer::register(module)?;
     store::register(module)?;
     update::register(module)

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use object_store::path::Path;
 use object_store::{Error, PutResult, Result};
@@ -9,11 +10,42 @@ use pyo3::exceptions::{PyFileNotFoundError, PyPermissionError, PyTypeError};
 use pyo3::prelude::*;
 use tokio::task::spawn_blocking;
 
+/// The calls of stores that have begun and not ended, also those that nobody waits for any more.
+static CALLS: AtomicUsize = AtomicUsize::new(0);
+
+/// One of [`CALLS`], until it is dropped.
+struct UnderWay;
+
+impl UnderWay {
+    fn new() -> UnderWay {
+        CALLS.fetch_add(1, Ordering::SeqCst);
+        UnderWay
+    }
+}
+
+impl Drop for UnderWay {
+    fn drop(&mut self) {
+        let one_less = |calls: usize| calls.checked_sub(1); // not below 0 in a child that a call has forked
+        let _ = CALLS.fetch_update(Ordering::SeqCst, Ordering::SeqCst, one_less);
+    }
+}
+
+/// Forgets the calls of the parent, in a forked child: their threads are not there.
+pub(crate) fn forget_calls() {
+    CALLS.store(0, Ordering::SeqCst);
+}
+
+#[pyfunction]
+fn _calls_under_way() -> usize {
+    CALLS.load(Ordering::SeqCst)
+}
+
 /// An object store of Python. Cheap to clone.
 #[derive(Clone)]
 pub(crate) struct PythonClient {
     store: Arc<Py<PyAny>>,
-    class: String,
+    /// What the store calls itself, for messages: its class, bucket and prefix, for example.
+    name: String,
 }
 
 impl PythonClient {
@@ -27,7 +59,7 @@ impl PythonClient {
                  without {missing}",
                 methods.join(", ")
             ))),
-            None => Ok(PythonClient { store: Arc::new(store.clone().unbind()), class }),
+            None => Ok(PythonClient { store: Arc::new(store.clone().unbind()), name: name_of(store).unwrap_or(class) }),
         }
     }
 
@@ -40,22 +72,33 @@ impl PythonClient {
         call: impl FnOnce(&Bound<'_, PyAny>) -> PyResult<T> + Send + 'static,
     ) -> Result<T> {
         let (store, path) = (self.store.clone(), path.to_string());
-        let called =
-            spawn_blocking(move || Python::attach(|py| call(store.bind(py)).map_err(|e| error_of(py, e, path))));
+        let under_way = UnderWay::new();
+        let called = spawn_blocking(move || {
+            let _ends_after_the_call = under_way;
+            Python::attach(|py| call(store.bind(py)).map_err(|error| error_of(py, error, path)))
+        });
         called.await.map_err(|error| Error::Generic { store: "Python", source: error.into() })?
     }
 }
 
 impl fmt::Display for PythonClient {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.class)
+        f.write_str(&self.name)
     }
 }
 
 impl fmt::Debug for PythonClient {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "PythonClient({})", self.class)
+        write!(f, "PythonClient({})", self.name)
     }
+}
+
+/// Returns the text of a store of obstore, which has its bucket, unless it is an address in memory. That of another class may have
+/// secrets.
+fn name_of(store: &Bound<'_, PyAny>) -> Option<String> {
+    let module = store.get_type().module().ok()?.to_string();
+    let text = store.repr().ok()?.to_string();
+    (module.starts_with("obstore") && !text.contains(" at 0x")).then_some(text)
 }
 
 /// Returns what a store states about an object that it wrote.
@@ -96,4 +139,8 @@ fn error_of(py: Python<'_>, error: PyErr, path: String) -> Error {
     } else {
         Error::Generic { store: "Python", source }
     }
+}
+
+pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add_function(wrap_pyfunction!(_calls_under_way, module)?)
 }

@@ -12,6 +12,7 @@ use object_store::{
     Attributes, CopyOptions, Error, GetOptions, GetRange, GetResult, GetResultPayload, ListResult, MultipartUpload,
     ObjectMeta, ObjectStore, PutMode, PutMultipartOptions, PutOptions, PutPayload, PutResult, Result,
 };
+use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{IntoPyDict, PyBytes, PyDict, PyIterator};
 
@@ -186,7 +187,7 @@ fn object_meta(meta: &Bound<'_, PyAny>) -> PyResult<ObjectMeta> {
     let last_modified: DateTime<Utc> = meta.get_item("last_modified")?.extract()?;
     let (e_tag, version) = versions(meta)?;
     Ok(ObjectMeta {
-        location: Path::from(path),
+        location: Path::parse(path).map_err(|error| PyValueError::new_err(error.to_string()))?,
         last_modified,
         size: meta.get_item("size")?.extract()?,
         e_tag,

@@ -13,6 +13,7 @@ from typing import Any
 
 import fsspec  # type: ignore[import-untyped]
 import obstore
+import obstore.fsspec
 import pytest
 from conftest import LIMIT, PUBLIC, output_of, program
 from obstore.store import LocalStore, MemoryStore, S3Store
@@ -129,14 +130,16 @@ def test_an_object_of_several_parts(bucket: Any, large: Path, tmp_path: Path) ->
 
 def test_a_url(s3: Callable[[str], S3Store], local: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     config = s3("by/url").config
-    environment = {"ENDPOINT_URL": config["endpoint"], "REGION": "us-east-1", "ACCESS_KEY_ID": "none", "SECRET_ACCESS_KEY": "none"}
+    environment = {"ENDPOINT_URL": str(config.get("endpoint")), "REGION": "us-east-1", "ACCESS_KEY_ID": "none", "SECRET_ACCESS_KEY": "none"}
     for name, value in {**environment, "ALLOW_HTTP": "true"}.items():
         monkeypatch.setenv(f"AWS_{name}", value)
     pushed = sharddb.push(local, "s3://bucket/by/url")
     assert sharddb.open("s3://bucket/by/url", store=s3("by/url")).generation == pushed.generation
     for form in ("s3://bucket/by/url/", "precomputed://s3://bucket/by/url"):
         assert sharddb.pull(form, tmp_path / "copy").pulled == pushed.generation
-    assert sharddb.push(local, "s3://elsewhere", store=s3("by/url")).published is None  # a URL names the root of the store
+    files = obstore.fsspec.FsspecStore("s3", config=s3("").config, client_options=s3("").client_options)
+    for system, path in ((files, "s3://bucket/by/url"), (files, "bucket/by/url"), (files.get_mapper("s3://bucket/by/url"), "")):
+        assert sharddb.open(path, store=system).verify().is_clean
     with pytest.raises(sharddb.NotFound, match="s3://bucket/by/nothing"):
         sharddb.pull("s3://bucket/by/nothing", tmp_path / "copy")
 
@@ -159,7 +162,49 @@ def test_file_systems_and_mappers(local: Path, tmp_path: Path) -> None:
     assert [type(finding) for finding in db.verify("lengths").findings] == [sharddb.Corrupt]
 
 
+@pytest.mark.parametrize("prefix", ["é", "a b", "a%20b", "a?b#c", "~[x]{y}^|<z>*", ""])
+def test_a_prefix_of_any_characters(local: Path, tmp_path: Path, prefix: str) -> None:
+    store = MemoryStore()
+    assert sharddb.push(local, prefix, store=store).published
+    assert sharddb.push(local, prefix, store=store).published is None
+    db = sharddb.open(prefix, store=store)
+    assert db.verify().is_clean and len(db) == 2
+    assert sharddb.pull(prefix, tmp_path / "copy", store=store).published == 1
+
+
+def test_references_without_a_size(local: Path) -> None:
+    store = MemoryStore()
+    sharddb.push(local, "", store=store)
+    sources = local.parent / "objects"
+    for path, body in objects(store).items():
+        (sources / path).parent.mkdir(parents=True, exist_ok=True)
+        (sources / path).write_bytes(body)
+    references = {f"r/{path.relative_to(sources)}": [str(path)] for path in sources.rglob("*") if path.is_file()}
+    system = fsspec.filesystem("reference", fo=references)
+    assert system.find("r", detail=True)["r/current"]["size"] is None
+    assert sharddb.open("r", store=system).verify().is_clean
+
+
 # --- what is refused
+
+
+@pytest.mark.parametrize("url", ["s3://bucket/store?v=2", "s3://bucket/store#2", "s3://bucket/a/../b", "nothing://a/b"])
+def test_urls_of_no_directory(local: Path, tmp_path: Path, url: str) -> None:
+    """obstore ignores the rest of such a URL, and replaced what is at its beginning."""
+    with pytest.raises(ValueError, match="expected .* URL .*, found"):
+        sharddb.push(local, url)
+    with pytest.raises(ValueError, match="expected .* URL .*, found"):
+        sharddb.pull(url, tmp_path / "copy")
+
+
+def test_a_url_next_to_a_store(local: Path, tmp_path: Path) -> None:
+    """The URL was the name of the root, whatever its path."""
+    store = MemoryStore()
+    with pytest.raises(ValueError, match='expected a path in the store, which is "" for its root, found the URL s3://bucket/some'):
+        sharddb.push(local, "s3://bucket/some", store=store)
+    with pytest.raises(ValueError, match="found the URL s3://bucket/some"):
+        sharddb.pull("s3://bucket/some", tmp_path / "copy", store=store)
+    assert objects(store) == {}
 
 
 def test_what_is_no_store_or_no_place(local: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -181,6 +226,17 @@ def test_what_is_no_store_or_no_place(local: Path, tmp_path: Path, monkeypatch: 
         with pytest.raises(ImportError, match="pip install obstore, or pass store="):
             call("s3://bucket/store")
     assert not (tmp_path / "copy").exists()
+
+
+def test_an_error_names_the_bucket_and_no_secret(s3: Callable[[str], S3Store], tmp_path: Path) -> None:
+    class Secret(Through):
+        def __repr__(self) -> str:
+            return "Secret(key='of the user')"
+
+    for store, name in ((s3("of/nobody"), 'S3Store(bucket="bucket", prefix="of/nobody")/a/current'), (Secret(), "Secret/a/current")):
+        with pytest.raises(sharddb.NotFound) as raised:
+            sharddb.pull("a", tmp_path / "copy", store=store)
+        assert raised.value.path == name
 
 
 class WithoutConditions(Through):
@@ -330,6 +386,16 @@ def test_a_damaged_object(large: Path, tmp_path: Path, damage: str) -> None:
 # --- verify
 
 
+@pytest.mark.parametrize("name", ["manifest.json", "info"])
+def test_a_damaged_manifest_is_a_finding(local: Path, name: str) -> None:
+    store = MemoryStore()
+    generation = sharddb.push(local, "store", store=store).generation
+    db = sharddb.open("store", store=store)
+    path = f"store/{generation}/{name}"
+    store.put(path, objects(store)[path].replace(b"0", b"1"))
+    assert [(type(finding), finding.path) for finding in db.verify().findings] == [(sharddb.Corrupt, path)]
+
+
 def test_verify_reads_the_values_where_there_is_no_list(local: Path) -> None:
     store = Objects(files(local / "current"))
     for stores, path in ((store, ""), (Ranges(files(PUBLIC / "cv_10k_id")), "")):
@@ -453,6 +519,40 @@ def test_ctrl_c_ends_a_push_whose_store_hangs(local: Path, large: Path, tmp_path
     store = local if size == "small" else large
     with program(HANGING, str(store), str(tmp_path / "journal"), str(Path(__file__).parent), name) as process:
         assert output_of(process) == "interrupted []\n"
+
+
+EXIT = """
+import os, signal, sys, threading, time
+import sharddb
+sys.path.insert(0, sys.argv[3])
+from test_bucket import Through
+
+class Slow(Through):
+    def put(self, path, file, **options):
+        if path.endswith("/info"):
+            os.kill(os.getpid(), signal.SIGINT)
+            for _ in range(int(sys.argv[4])):
+                time.sleep(0.001)
+        return super().put(path, file, **options)
+
+if sys.argv[5:]:
+    timer = threading.Timer(1, os.kill, (os.getpid(), signal.SIGINT))
+    timer.daemon = True
+    timer.start()
+try:
+    sharddb.push(sys.argv[1], "store", store=Slow(), journal=sys.argv[2])
+except KeyboardInterrupt:
+    print("interrupted")
+"""
+
+
+@pytest.mark.parametrize(("steps", "code"), [(300, 0), (10**9, 130)])
+def test_the_interpreter_exits_after_an_interrupted_push(local: Path, tmp_path: Path, steps: int, code: int) -> None:
+    """A thread that runs Python code at the end of the interpreter ends the process by a signal."""
+    arguments = [str(local), str(tmp_path / "journal"), str(Path(__file__).parent), str(steps), *["again"] * (code != 0)]
+    with program(EXIT, *arguments) as process:
+        output, errors = process.communicate()
+        assert (process.returncode, output) == (code, "interrupted\n"), errors
 
 
 class Signals(Through):

@@ -11,6 +11,7 @@ import pytest
 from conftest import DATA, make_current, remove_generation
 
 import sharddb
+import sharddb.errors
 
 
 @pytest.mark.parametrize("protocol", range(2, pickle.HIGHEST_PROTOCOL + 1))

@@ -17,6 +17,7 @@ import pytest
 from conftest import LIMIT, Expected, make_current, remove_generation, sha
 
 import sharddb
+import sharddb._sharddb
 
 Mode = Literal["auto", "mmap", "pread", "memory"]
 LEVELS: list[Literal["structure", "index", "data"]] = ["structure", "index", "data"]

@@ -289,7 +289,7 @@ impl Job<'_> {
         options: &BuildOptions,
         may: impl FnOnce() -> Result<()>,
     ) -> Result<Publication> {
-        let candidate = self.write(writer, options)?;
+        let candidate = self.write(writer, options)?.check_fragments(options)?;
         may()?;
         let manifest = read_whole(&candidate.path().join(manifest::FILE_NAME), manifest::MAX_BYTES)?;
         let manifest = Digest::of(&manifest);
@@ -315,7 +315,7 @@ impl Job<'_> {
         &self.parts
     }
 
-    /// Writes the generation, with the shards of all parts.
+    /// Writes the generation, with the shards of all parts. Reads no values, and so does not look for the fragments of meshes.
     pub fn write(&self, writer: &StoreWriter, options: &BuildOptions) -> Result<Candidate> {
         let spec = *self.spills.plan.spec();
         let mut options = options.clone();
@@ -336,7 +336,7 @@ impl Job<'_> {
             written.dropped = written.dropped.saturating_add(content.dropped);
         }
         generation.options.check_preambles(written.shards.is_empty(), layout.preambles)?;
-        generation.complete(written)?.check_fragments(&options)
+        generation.complete(written)
     }
 
     /// Adds the shards of a part to the generation.

@@ -29,8 +29,8 @@ Example:
 Needs one receipt of each part, and the receipts of the tasks that the parts were built of. The
 shards become hard links, and then the files that the receipts name are removed. Readers see the old
 generation or the new one. The receipts are checked, and the length and the checksum of the index of
-every shard; sharddb verify checks everything. At a URL the server copies the shards, and --ordered
-is not supported.
+every shard; sharddb verify checks everything. At a URL the server copies the shards, --ordered is
+not supported, and the fragments of meshes are not looked for: pull the generation and verify it.
 
 The same command with the same receipts again changes nothing, also after another build, and also if
 the first run was killed; it says if another generation is current by then. If the first run was
@@ -39,8 +39,8 @@ become current again. A job that runs again from sharddb spill on has other rece
 generation becomes current. After sharddb clean-parts the command fails.
 
 With --json, the members are \"generation\", \"current\", \"keys\", \"keys_before\" (null if there was no
-generation; not at a URL), \"duplicates_dropped\", \"value_bytes\", \"shards\" and \"file_bytes\". See
-sharddb spill --help for all steps.
+generation, or at a URL if an earlier run published), \"duplicates_dropped\", \"value_bytes\",
+\"shards\" and \"file_bytes\". See sharddb spill --help for all steps.
 
 Exit codes: 0 published, 2 usage, or receipts that are incomplete or do not belong together, 3
 malformed, corrupt or without a pair, 4 a lost file, no space, or another writer is at work, 5 the

@@ -89,22 +89,22 @@ impl RemoteStore {
             call.context.say(format_args!("nothing changed, {} stays at {generation}", self.url));
             return Ok(Exit::Done);
         }
-        let before = keys_before.map_or_else(String::new, |before| format!(" ({before} before)"));
-        call.context.say(format_args!(
-            "published {generation} at {}: {}{before}, {objects}, {bytes}",
-            self.url,
-            plural(*keys, "key")
-        ));
-        if let Some(before) = keys_before.filter(|before| *keys < before.div_ceil(2)) {
-            let (before, url) = (plural(before, "key"), &self.url);
-            warn(format_args!(
-                "sharddb: fewer than half of the {before} remain: sharddb rollback {url} goes back to the generation before"
-            ));
-        }
+        let (url, counted) = (&self.url, counted(*keys, *keys_before));
+        call.context.say(format_args!("published {generation} at {url}: {counted}, {objects}, {bytes}"));
+        self.warn_if_few(*keys, *keys_before);
         if pushed.skipped > 0 {
             call.context.say(format_args!("{} of them were there from an earlier attempt", pushed.skipped));
         }
         Ok(Exit::Done)
+    }
+
+    /// Warns if fewer than half of the keys remain.
+    pub(super) fn warn_if_few(&self, keys: u64, before: Option<u64>) {
+        let Some(before) = before.filter(|before| keys < before.div_ceil(2)) else { return };
+        let (before, url) = (plural(before, "key"), &self.url);
+        warn(format_args!(
+            "sharddb: fewer than half of the {before} remain: sharddb rollback {url} goes back to the generation before"
+        ));
     }
 
     /// Pulls a generation into a local store.
@@ -311,4 +311,10 @@ impl Listed {
         let (objects, size) = (plural(self.objects, "object"), Size(self.bytes).to_string());
         format!("{}  {size:>9}  {objects:>12}  {}{replaced}", self.generation, self.state)
     }
+}
+
+/// Returns the numbers of keys of a publication: `2 keys (5 before)`.
+pub(super) fn counted(keys: u64, before: Option<u64>) -> String {
+    let before = before.map_or_else(String::new, |before| format!(" ({before} before)"));
+    format!("{}{before}", plural(keys, "key"))
 }

@@ -13,7 +13,7 @@ use crate::failure::Result;
 use crate::number::plural;
 use crate::receipts;
 use crate::remote::Call;
-use crate::remote::bucket::RemoteStore;
+use crate::remote::bucket::{RemoteStore, counted};
 use crate::size::Size;
 
 /// What a web server is refused for.
@@ -67,6 +67,7 @@ impl RemoteStore {
                 "generation": published.generation,
                 "current": current,
                 "keys": published.keys,
+                "keys_before": published.keys_before,
                 "duplicates_dropped": published.dropped,
                 "value_bytes": published.value_bytes,
                 "shards": published.shards,
@@ -77,9 +78,10 @@ impl RemoteStore {
             receipts::say_not_current(&published.generation, current.as_deref());
             return Ok(Exit::Done);
         }
-        let (keys, shards) = (plural(published.keys, "key"), plural(published.shards, "shard"));
+        let (keys, shards) = (counted(published.keys, published.keys_before), plural(published.shards, "shard"));
         let (generation, bytes) = (published.generation, Size(published.file_bytes));
         call.context.say(format_args!("published {generation} at {}: {keys}, {shards} of {bytes}", self.url));
+        self.warn_if_few(published.keys, published.keys_before);
         Ok(Exit::Done)
     }
 

@@ -223,7 +223,8 @@ fn a_slow_upload_is_waited_for() {
 #[test]
 fn verbose_reports_every_step_of_a_build_in_parts() {
     let (place, server) = (Place::new(), BucketServer::start());
-    store(&place);
+    pushed(&server, &place);
+    server.take_log();
     let plan = common::sharddb(["plan", "--keys", "300", "--bytes", "20MB", "--parts", "2"]).expect(0);
     let plan = place.write("plan", plan.stdout);
     let run = |args: &[&str]| {
@@ -237,7 +238,8 @@ fn verbose_reports_every_step_of_a_build_in_parts() {
     let of_job = [URL, "night", "--plan", &plan, "--spills", &spills];
     let build = |part: &str| run(&[&["build-part"], &of_job[..], &["--part", part]].concat());
     let parts = place.write("parts.json", [build("0"), build("1")].concat());
-    run(&[&["publish-parts"], &of_job[..], &["--parts", &parts]].concat());
+    let publish = [&["publish-parts"], &of_job[..], &["--parts", &parts, "--json"]].concat();
+    assert!(String::from_utf8(run(&publish)).unwrap().contains(r#""keys":300,"keys_before":300"#));
     assert_eq!(sharddb(&server, &place, &["get", URL, "147"]).expect(0).text(), value_of(147));
     server.take_log();
     run(&["clean-parts", URL, "night"]);

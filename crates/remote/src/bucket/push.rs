@@ -193,13 +193,13 @@ impl Bucket {
 /// What the current generation of the bucket states before a push. Empty if its manifest is missing or damaged: the push
 /// replaces it then.
 #[derive(Default)]
-struct Before {
+pub(super) struct Before {
     text: Vec<u8>,
-    keys: Option<u64>,
+    pub(super) keys: Option<u64>,
 }
 
 impl Before {
-    async fn read(bucket: &Bucket, generation: &GenerationName) -> Result<Before> {
+    pub(super) async fn read(bucket: &Bucket, generation: &GenerationName) -> Result<Before> {
         let name = format!("{generation}/{}", manifest::FILE_NAME);
         let text = bucket.root.get(&name, manifest::MAX_BYTES).await?.map_or_else(Vec::new, |(text, _)| text);
         let keys = Manifest::parse(&text).ok().map(|manifest| manifest.keys);

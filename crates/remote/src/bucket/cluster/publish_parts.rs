@@ -36,7 +36,7 @@ use crate::bucket::cluster::mark::{Mark, State, mark_name};
 use crate::bucket::cluster::mirror::{Copied, Mirror};
 use crate::bucket::cluster::scratch::Scratch;
 use crate::bucket::current::Current;
-use crate::bucket::push::{PushOptions, Upload, may_continue, next_name};
+use crate::bucket::push::{Before, PushOptions, Upload, may_continue, next_name};
 use crate::bucket_current::GenerationName;
 
 /// Number of shard indexes that are read at a time.
@@ -52,6 +52,9 @@ pub struct PublishedParts {
     pub spec: ShardingSpec,
     /// The number of keys.
     pub keys: u64,
+    /// The number of keys of the generation that was current before; `None` if there was none, if it has no readable manifest, or if
+    /// an earlier call published.
+    pub keys_before: Option<u64>,
     /// The stored bytes of all values.
     pub value_bytes: u64,
     /// The bytes of all shards.
@@ -68,10 +71,11 @@ impl Bucket {
     ///
     /// The objects are the files that [`SpillSet::publish`](sharddb::cluster::SpillSet::publish) would write. The server copies the
     /// shards; those that it cannot copy are downloaded and uploaded. The receipts are checked as for a local store; of every
-    /// shard the length and the checksum of its index. [`verify`](Self::verify) checks everything.
+    /// shard the length and the checksum of its index. [`verify`](Self::verify) checks everything, except that manifests of meshes
+    /// have their fragments, for which no value is read here: verify a copy.
     ///
-    /// A repeated call with equal receipts and options returns the same result and changes nothing, also if another
-    /// generation was published since, or if the first call was killed at any moment. It is `Superseded` if the first call
+    /// A repeated call with equal receipts and options returns the same result, without `keys_before`, and changes nothing, also if
+    /// another generation was published since, or if the first call was killed at any moment. It is `Superseded` if the first call
     /// was killed while it replaced `current`, and then the generation was rolled back, or was perhaps replaced and removed
     /// by `gc`. That holds until [`clean_parts`](Self::clean_parts) removes the job. Another run of the job has other
     /// receipts, since its spills have other random bytes; with spills of earlier versions, which have none, a repeated call
@@ -109,10 +113,10 @@ impl Bucket {
         let mark = objects.object(&mark_name(job.digest()));
         let (options, progress) = (scratch.options(options), options.progress.apart());
         let publication = Publication { bucket: self, objects, job, mark, store: &store, options, progress };
-        let generation = publication.publish().await?;
+        let (generation, keys_before) = publication.publish().await?;
         // what stays takes only space, and a repeated call or `clean_parts` removes it
         _ = publication.remove_inputs().await;
-        Ok(publication.result(&generation))
+        Ok(publication.result(&generation, keys_before))
     }
 }
 
@@ -139,8 +143,8 @@ enum Earlier {
 }
 
 impl Publication<'_> {
-    /// Returns the generation that was made current, by this call or an earlier one.
-    async fn publish(&self) -> Result<GenerationName> {
+    /// Returns the generation that was made current, by this call or an earlier one, and the number of keys before this call.
+    async fn publish(&self) -> Result<(GenerationName, Option<u64>)> {
         let published = self.publish_or_fail().await;
         let Err(error) = published else { return published };
         if error.kind() == ErrorKind::Superseded {
@@ -148,27 +152,31 @@ impl Publication<'_> {
         }
         // another call with the same receipts may have completed meanwhile
         match self.bucket.root.mark(&self.mark).await {
-            Ok(Some(mark)) if mark.state == State::Published => Ok(mark.generation),
+            Ok(Some(mark)) if mark.state == State::Published => Ok((mark.generation, None)),
             _ => Err(error),
         }
     }
 
-    async fn publish_or_fail(&self) -> Result<GenerationName> {
+    async fn publish_or_fail(&self) -> Result<(GenerationName, Option<u64>)> {
         let root = &self.bucket.root;
         let mark = root.mark(&self.mark).await?;
         let is_retry = self.job.spills().are_of_one_run();
         if let Some(mark) = mark.as_ref().filter(|mark| is_retry && mark.state == State::Published) {
-            return Ok(mark.generation.clone());
+            return Ok((mark.generation.clone(), None));
         }
         let base = root.current().await?;
         let begun = match self.earlier(base.as_ref(), mark, is_retry)? {
-            Earlier::WasCurrent(mark) => return self.complete(&mark).await,
+            Earlier::WasCurrent(mark) => return Ok((self.complete(&mark).await?, None)),
             Earlier::Begun(mark) => Some(mark),
             Earlier::Nothing => None,
         };
         if base.is_none() {
             self.bucket.check_is_no_data_set().await?;
         }
+        let keys_before = match &base {
+            Some(base) => Before::read(self.bucket, base.generation()).await?.keys,
+            None => None,
+        };
         root.check_conditions().await?;
         let candidate = self.compose().await?;
         let local = LocalGeneration::open(candidate.path())?;
@@ -185,7 +193,7 @@ impl Publication<'_> {
             State::Replacing | State::Published => mark,
         };
         upload.publish(base).await?;
-        self.complete(&mark).await
+        Ok((self.complete(&mark).await?, keys_before))
     }
 
     /// Records that the generation was current.
@@ -318,13 +326,14 @@ impl Publication<'_> {
         self.objects.remove(&self.bucket.root, move |name| named.contains(name)).await
     }
 
-    fn result(&self, generation: &GenerationName) -> PublishedParts {
+    fn result(&self, generation: &GenerationName, keys_before: Option<u64>) -> PublishedParts {
         let parts = self.job.parts();
         let sum = |number: fn(&PartReceipt) -> u64| parts.iter().map(number).fold(0, u64::saturating_add);
         PublishedParts {
             generation: generation.to_string(),
             spec: *self.job.spills().plan().spec(),
             keys: sum(PartReceipt::keys),
+            keys_before,
             value_bytes: sum(PartReceipt::value_bytes),
             file_bytes: sum(PartReceipt::file_bytes),
             shards: sum(PartReceipt::shards),
