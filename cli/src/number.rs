@@ -68,6 +68,12 @@ pub(crate) fn plural(number: u64, noun: &str) -> String {
     format!("{} {noun}{ending}", crate::histogram::grouped(number))
 }
 
+/// The number of keys, or what else `noun` says, and the one before: `3 keys (5 before)`.
+pub(crate) fn counted(number: u64, noun: &str, before: Option<u64>) -> String {
+    let before = before.map_or_else(String::new, |before| format!(" ({} before)", crate::histogram::grouped(before)));
+    format!("{}{before}", plural(number, noun))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

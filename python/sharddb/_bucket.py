@@ -43,10 +43,11 @@ def push(
     object whose upload was interrupted may stay in the bucket, invisible, until a rule of the bucket removes them.
 
     Raises ``Locked`` if another publisher was faster, or pushes the same generation to a place of the same name with this
-    ``journal``, ``Unsupported`` for a store without conditional writes, ``InvalidInput`` for foreign data here or there, ``NotFound`` without a local generation, ``Corrupt`` for a damaged local file, ``GenerationGone`` if
-    ``sharddb gc`` removed what this push uploaded, ``Io`` with the text of the store's exception, ``TypeError`` for an object that
-    is no such store, ``ValueError`` for a path without a store, a URL with one, and a URL that is not that of a directory, and
-    ``ImportError`` for a URL without obstore.
+    ``journal``; ``Unsupported`` for a store without conditional writes; ``InvalidInput`` for foreign data here or there;
+    ``NotFound`` without a local generation; ``Corrupt`` for a damaged local file; ``GenerationGone`` if ``sharddb gc`` removed what
+    this push uploaded; ``Io`` with the text of the store's exception; ``TypeError`` for an object that is no such store;
+    ``ValueError`` for a path without a store, a URL with one, and a URL that is not that of a directory; ``ImportError`` for a URL
+    without obstore.
     """
     if is_file_system(store) or is_mapper(store):
         raise TypeError(

@@ -344,8 +344,8 @@ class RemoteReader:
         """Returns all pairs as an Arrow stream, a capsule, as ``pyarrow.table(db)`` and ``polars.DataFrame(db)`` read it.
 
         The columns are those of ``Reader.__arrow_c_stream__``, except that all preambles are null. The pairs and their batches
-        are those of ``items``; each batch is read when the consumer requests it, on its thread. What ends that, also KeyboardInterrupt, is an
-        exception of the consumer with its text. ``requested_schema`` is ignored.
+        are those of ``items``. Each batch is read when the consumer requests it, on its thread. The consumer turns every exception
+        into one of its own, also KeyboardInterrupt. ``requested_schema`` is ignored.
         """
         served = self._open()
         return _arrow_stream(_batches(served), served.handle.has_preambles)
@@ -354,8 +354,8 @@ class RemoteReader:
         """Verifies the generation: "lengths" (the manifest, and the lengths of all objects), or "data" (also all bytes, which are
         read). Returns a report; defects are findings, not exceptions. To verify more, ``sharddb.pull`` it and verify the copy.
 
-        Of foreign data, of one generation that was opened by its path, and of a store without ``list``, which have no lengths to
-        compare, all values are read instead, and the first that cannot be read is the only finding.
+        All values are read instead, and the first that cannot be read is the only finding, if there is no manifest or list of objects
+        to compare: for foreign data, for one generation that was opened by its path, and in a store without ``list``.
 
         ``progress`` is a bar such as ``tqdm(unit="B", unit_scale=True)``, in bytes.
 

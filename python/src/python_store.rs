@@ -26,7 +26,7 @@ const PAGE: usize = 1000;
 /// Number of objects that are deleted at a time.
 const DELETES_IN_FLIGHT: usize = 8;
 
-/// The methods that this package calls.
+/// A store with the methods that a [`Bucket`](sharddb_remote::Bucket) without builds in parts calls. The others are `NotImplemented`.
 #[derive(Clone, Debug)]
 pub(crate) struct PythonStore(pub(crate) PythonClient);
 

@@ -19,6 +19,7 @@ from conftest import LIMIT, PUBLIC, output_of, program
 from obstore.store import LocalStore, MemoryStore, S3Store
 from remote_stores import Objects, Ranges, files
 from test_progress import METHODS, NO_BARS, Bar
+from test_store import Bar as Counting
 
 import sharddb
 
@@ -427,25 +428,6 @@ def test_a_snapshot_verifies_its_generation(local: Path) -> None:
 
 
 # --- progress and signals
-
-
-class Counting:
-    """A bar that counts."""
-
-    total: float | None = None
-
-    def __init__(self) -> None:
-        self.phases: list[str] = []
-        self.done = 0.0
-
-    def set_description(self, text: str) -> None:
-        self.phases.append(text)
-
-    def reset(self) -> None:
-        self.done = 0
-
-    def update(self, n: float) -> None:
-        self.done += n
 
 
 def test_bars(large: Path, tmp_path: Path) -> None:

@@ -77,9 +77,3 @@ fn way_back(path: &Path) -> Option<String> {
         ),
     })
 }
-
-/// The number of keys, or what else `noun` says, and the one before: `3 keys (5 before)`.
-pub(super) fn counted(number: u64, noun: &str, before: Option<u64>) -> String {
-    let before = before.map_or_else(String::new, |before| format!(" ({} before)", grouped(before)));
-    format!("{}{before}", plural(number, noun))
-}

@@ -13,7 +13,7 @@ use sharddb::spec::{Encoding, ValueAlignment};
 use sharddb::{BuildOptions, BulkLoader, OnDuplicate, OpenOptions, Profile, Published, ShardingSpec};
 
 use crate::allow_empty::AllowEmpty;
-use crate::commands::after::{Keep, counted};
+use crate::commands::after::Keep;
 use crate::commands::stages::{Stages, reading_inputs};
 use crate::commands::write_json;
 use crate::context::Context;
@@ -22,7 +22,7 @@ use crate::exit::Exit;
 use crate::failure::{Failure, Place, Result};
 use crate::input::{self, Columns, Format, Input, NameOptions, Reading, Skipped};
 use crate::intake::{FirstSkeleton, Intake, Loading};
-use crate::number::plural;
+use crate::number::{counted, plural};
 use crate::output::Sources;
 use crate::plan::ValueTrial;
 use crate::remote::url::path_or_url;

@@ -11,7 +11,7 @@ use sharddb_container::{Container, Form};
 
 use crate::allow_empty::AllowEmpty;
 use crate::chunks::get_verified;
-use crate::commands::after::{Keep, counted};
+use crate::commands::after::Keep;
 use crate::commands::build::{profiles, set_resources, to_json};
 use crate::commands::stages::{Stages, reading_source};
 use crate::commands::write_json;
@@ -20,6 +20,7 @@ use crate::database::{Column, Opened, Opening, headed};
 use crate::entry;
 use crate::exit::Exit;
 use crate::failure::{Failure, Place, Result};
+use crate::number::counted;
 use crate::output::Sources;
 use crate::progress::Display;
 use crate::remote::url::local_path;

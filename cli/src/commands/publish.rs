@@ -6,13 +6,14 @@ use std::path::{PathBuf, absolute};
 use serde_json::json;
 use sharddb::Store;
 
-use crate::commands::after::{counted, warn_if_few};
+use crate::commands::after::warn_if_few;
 use crate::commands::write_json;
 use crate::context::Context;
 use crate::entry;
 use crate::exit::Exit;
 use crate::failure::{Failure, Result};
 use crate::foreign;
+use crate::number::counted;
 use crate::output::Sources;
 use crate::progress::Display;
 use crate::remote::url::local_path;

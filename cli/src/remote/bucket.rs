@@ -19,7 +19,7 @@ use tokio::runtime::{Builder, Runtime};
 use crate::context::{Context, warn, write_json, write_line};
 use crate::exit::Exit;
 use crate::failure::{Failure, Result};
-use crate::number::plural;
+use crate::number::{counted, plural};
 use crate::printable;
 use crate::progress::{Display, Status};
 use crate::remote::Call;
@@ -89,7 +89,7 @@ impl RemoteStore {
             call.context.say(format_args!("nothing changed, {} stays at {generation}", self.url));
             return Ok(Exit::Done);
         }
-        let (url, counted) = (&self.url, counted(*keys, *keys_before));
+        let (url, counted) = (&self.url, counted(*keys, "key", *keys_before));
         call.context.say(format_args!("published {generation} at {url}: {counted}, {objects}, {bytes}"));
         self.warn_if_few(*keys, *keys_before);
         if pushed.skipped > 0 {
@@ -311,10 +311,4 @@ impl Listed {
         let (objects, size) = (plural(self.objects, "object"), Size(self.bytes).to_string());
         format!("{}  {size:>9}  {objects:>12}  {}{replaced}", self.generation, self.state)
     }
-}
-
-/// Returns the numbers of keys of a publication: `2 keys (5 before)`.
-pub(super) fn counted(keys: u64, before: Option<u64>) -> String {
-    let before = before.map_or_else(String::new, |before| format!(" ({before} before)"));
-    format!("{}{before}", plural(keys, "key"))
 }

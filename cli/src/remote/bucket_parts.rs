@@ -10,10 +10,10 @@ use sharddb::cluster::{PartPlan, PartReceipt, SpillReceipt};
 use crate::context::{Context, warn, write_json};
 use crate::exit::Exit;
 use crate::failure::Result;
-use crate::number::plural;
+use crate::number::{counted, plural};
 use crate::receipts;
 use crate::remote::Call;
-use crate::remote::bucket::{RemoteStore, counted};
+use crate::remote::bucket::RemoteStore;
 use crate::size::Size;
 
 /// What a web server is refused for.
@@ -78,7 +78,7 @@ impl RemoteStore {
             receipts::say_not_current(&published.generation, current.as_deref());
             return Ok(Exit::Done);
         }
-        let (keys, shards) = (counted(published.keys, published.keys_before), plural(published.shards, "shard"));
+        let (keys, shards) = (counted(published.keys, "key", published.keys_before), plural(published.shards, "shard"));
         let (generation, bytes) = (published.generation, Size(published.file_bytes));
         call.context.say(format_args!("published {generation} at {}: {keys}, {shards} of {bytes}", self.url));
         self.warn_if_few(published.keys, published.keys_before);
