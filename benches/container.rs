@@ -60,7 +60,7 @@ fn write_both(array: &Path, store: &Path) -> Result<()> {
         GRID * 16
     ))?;
     let writer = ZarrWriter::create(array, &metadata.sharded(&[SHARD * 16; 3], None)?)?;
-    let mut loader = BulkLoader::create_default(store)?;
+    let mut loader = BulkLoader::create(store)?;
     let mut by_shard: Vec<(u64, u64)> = (0..CHUNKS).filter_map(|key| Some((writer.shard_of(key)?, key))).collect();
     by_shard.sort_unstable();
     for keys in by_shard.chunk_by(|left, right| left.0 == right.0) {

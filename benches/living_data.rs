@@ -11,8 +11,7 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use sharddb::spec::HashFunction;
-use sharddb::write::UpdateOptions;
-use sharddb::{BuildOptions, BulkLoader, OnDuplicate, Result, ShardDb, ShardingSpec, Snapshot, Updater};
+use sharddb::{BuildOptions, OnDuplicate, Result, ShardDb, ShardingSpec, Snapshot, Updater};
 
 const KEYS: u64 = 10_000_000;
 const INPUTS: u64 = 10;
@@ -75,11 +74,11 @@ fn build(options: &BuildOptions, store: &Path, keys: impl Iterator<Item = u64>) 
 
 fn updates(directory: &Path) -> Result<()> {
     let store = directory.join("store");
-    let mut options = BulkLoader::options();
+    let mut options = BuildOptions::new();
     options.spec(spec_of_64_shards()?);
     step("full build, 64 shards of 10M x 100 B", || build(&options, &store, (0..KEYS).map(mix)))?;
     step("update: 1,000 upserts, 100 deletes, at random", || {
-        let mut updater = Updater::new(&store, &UpdateOptions::new())?;
+        let mut updater = Updater::open(&store)?;
         for number in 0..1000 {
             updater.put(mix(number * 7919 % (2 * KEYS)), [1; 100])?;
         }
@@ -91,7 +90,7 @@ fn updates(directory: &Path) -> Result<()> {
     let spec = spec_of_64_shards()?;
     let of_shard_0: Vec<u64> = (0..).map(mix).filter(|key| spec.route(*key).shard.0 == 0).take(1000).collect();
     step("update: 1,000 upserts into one shard", || {
-        let mut updater = Updater::new(&store, &UpdateOptions::new())?;
+        let mut updater = Updater::open(&store)?;
         of_shard_0.iter().try_for_each(|key| updater.put(*key, [2; 100]))?;
         let (_, report) = updater.finish()?;
         assert_eq!((report.written_shards, report.linked_shards), (1, 63));
@@ -102,11 +101,11 @@ fn updates(directory: &Path) -> Result<()> {
 fn merges(directory: &Path) -> Result<()> {
     let inputs: Vec<PathBuf> = (0..INPUTS).map(|number| directory.join(format!("input-{number}"))).collect();
     for (number, input) in (0..).zip(&inputs) {
-        build(&BulkLoader::options(), input, (0..2_000_000).map(|key| mix(number * 2_000_000 + key)))?;
+        build(&BuildOptions::new(), input, (0..2_000_000).map(|key| mix(number * 2_000_000 + key)))?;
     }
     let snapshots =
         inputs.iter().map(|input| Ok(ShardDb::open(input)?.snapshot())).collect::<Result<Vec<Snapshot>>>()?;
-    let mut options = BulkLoader::options();
+    let mut options = BuildOptions::new();
     options.memory(256 << 20);
     step("merge of ten databases of 2M x 100 B, 256 MiB", || {
         options.merge(directory.join("merged"), &snapshots)?.publish().map(drop)
@@ -124,14 +123,14 @@ fn merges(directory: &Path) -> Result<()> {
     step("merge function, 20M fragments of 50 B of 1M keys, 256 MiB", || {
         let mut loader = options.create(directory.join("fragments"))?;
         (0..FRAGMENTS).try_for_each(|number| loader.insert(mix(mix(number) % 1_000_000), [3; 50]))?;
-        assert_eq!(loader.finish()?.keys, 1_000_000);
+        assert_eq!(loader.finish()?.content.keys, 1_000_000);
         Ok(())
     })?;
     step("merge function, one key with 2 GiB of fragments, 256 MiB", || {
         let mut loader = options.create(directory.join("one-key"))?;
         let fragment = vec![4; 1 << 20];
         (0..2048).try_for_each(|_| loader.insert(7, &fragment))?;
-        assert_eq!(loader.finish()?.value_bytes, 2 << 30);
+        assert_eq!(loader.finish()?.content.value_bytes, 2 << 30);
         Ok(())
     })
 }

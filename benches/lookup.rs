@@ -5,10 +5,8 @@
 
 mod common;
 
-use std::num::NonZero;
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::thread;
 
 use criterion::measurement::WallTime;
 use criterion::{BenchmarkGroup, Criterion, Throughput};
@@ -47,13 +45,9 @@ fn bench(criterion: &mut Criterion) -> Result<()> {
     each_window(&mut group, "get, reader", &present, expected_sum, |keys| get_by_reader(&mut reader, keys));
     each_window(&mut group, "get, owned", &present, expected_sum, |keys| get_owned(&db, keys));
     each_window(&mut group, "get_many", &present, expected_sum, |keys| get_many(&snapshot, keys));
-    let threads = thread::available_parallelism().unwrap_or(NonZero::<usize>::MIN);
-    let one = NonZero::<usize>::MIN;
-    each_window(&mut group, "get_many_parallel_with", &present, expected_sum, |keys| {
-        get_parallel(&snapshot, keys, threads)
-    });
-    each_window(&mut group, "get_many_parallel_with, one thread", &present, expected_sum, |keys| {
-        get_parallel(&snapshot, keys, one)
+    each_window(&mut group, "get_each_parallel", &present, expected_sum, |keys| get_parallel(&snapshot, keys, 0));
+    each_window(&mut group, "get_each_parallel, one thread", &present, expected_sum, |keys| {
+        get_parallel(&snapshot, keys, 1)
     });
     Ok(())
 }
@@ -94,9 +88,9 @@ fn get_owned(db: &ShardDb, keys: &[u64]) -> Result<u64> {
     keys.iter().try_fold(0_u64, |sum, key| Ok(sum.wrapping_add(db.get(*key)?.as_deref().map_or(0, head))))
 }
 
-fn get_parallel(snapshot: &Snapshot, keys: &[u64], threads: NonZero<usize>) -> Result<u64> {
+fn get_parallel(snapshot: &Snapshot, keys: &[u64], threads: usize) -> Result<u64> {
     let sum = AtomicU64::new(0);
-    let end = snapshot.get_many_parallel_with(keys, threads, |_, value| match value {
+    let end = snapshot.get_each_parallel(keys, threads, |_, value| match value {
         Ok(value) => {
             sum.fetch_add(value.as_deref().map_or(0, head), Ordering::Relaxed);
             ControlFlow::Continue(())
@@ -111,7 +105,7 @@ fn get_parallel(snapshot: &Snapshot, keys: &[u64], threads: NonZero<usize>) -> R
 
 fn get_many(snapshot: &Snapshot, keys: &[u64]) -> Result<u64> {
     let mut sum = 0_u64;
-    let failed = snapshot.get_many_with(keys, |_, value| match value {
+    let failed = snapshot.get_each(keys, |_, value| match value {
         Ok(value) => {
             sum = sum.wrapping_add(value.as_deref().map_or(0, head));
             ControlFlow::Continue(())

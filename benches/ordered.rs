@@ -11,7 +11,7 @@ use std::fs;
 use std::path::Path;
 use std::time::Instant;
 
-use sharddb::{BulkLoader, Result, ShardDb, Snapshot};
+use sharddb::{BuildOptions, Result, ShardDb, Snapshot};
 
 const KEYS: u64 = 10_000_000;
 const ROUNDS: u64 = 21;
@@ -25,7 +25,7 @@ fn main() -> Result<()> {
         [("dense, identity", false, false), ("random, murmur", true, false), ("random, murmur, `ordered`", true, true)]
     {
         let key = |number: u64| if spread { mix(number) } else { number };
-        let mut loader = BulkLoader::options().ordered(ordered).durable(false).create(&directory)?;
+        let mut loader = BuildOptions::new().ordered(ordered).durable(false).create(&directory)?;
         loader.extend((0..KEYS).map(|number| (key(number), [0x5a; 100])))?;
         loader.finish()?;
         // SAFETY: the store is this benchmark's own, and nobody edits it.

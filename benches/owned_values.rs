@@ -11,7 +11,7 @@ use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use sharddb::{BulkLoader, OwnedValue, Result, ShardDb, Snapshot};
+use sharddb::{BuildOptions, OwnedValue, Result, ShardDb, Snapshot};
 
 const LENGTHS: [usize; 4] = [100, 1024, 4096, 16 << 10];
 /// Bytes of all values of one length.
@@ -36,7 +36,7 @@ fn main() -> Result<()> {
     for length in LENGTHS {
         let keys: Vec<u64> =
             (0..(BYTES / length) as u64).map(|number| number.wrapping_mul(0x9e37_79b9_7f4a_7c15)).collect();
-        let mut loader = BulkLoader::options().durable(false).create(&directory)?;
+        let mut loader = BuildOptions::new().durable(false).create(&directory)?;
         let mut value = vec![0x5a; length];
         for key in &keys {
             value[..8].copy_from_slice(&key.to_le_bytes());

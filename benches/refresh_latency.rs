@@ -19,7 +19,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use sharddb::spec::HashFunction;
-use sharddb::{BulkLoader, GenerationId, OpenOptions, Reader, Result, ShardDb, ShardingSpec, Store};
+use sharddb::{BuildOptions, GenerationId, OpenOptions, Reader, Result, ShardDb, ShardingSpec, Store};
 
 const VALUE_BYTES: usize = 100;
 
@@ -92,7 +92,7 @@ fn check(key: u64, found: Option<&[u8]>) {
 fn build(store: &Path, keys: u64) -> Result<[GenerationId; 2]> {
     let publish = |minishard_bits| {
         let spec = ShardingSpec::new(HashFunction::MurmurHash3X86_128, 0, minishard_bits, 5)?;
-        let mut loader = BulkLoader::options().spec(spec).create(store)?;
+        let mut loader = BuildOptions::new().spec(spec).create(store)?;
         let mut value = [0x5a; VALUE_BYTES];
         for key in 0..keys {
             value[..8].copy_from_slice(&key.to_le_bytes());

@@ -48,7 +48,7 @@ fn main() {
     let directory = tempfile::tempdir().unwrap();
     let store = directory.path().join("numbers");
     for generation in 1..=2 {
-        let mut loader = sharddb::BulkLoader::create_default(&store).unwrap();
+        let mut loader = sharddb::BulkLoader::create(&store).unwrap();
         (0..KEYS).for_each(|key| loader.insert(key, value(generation, key)).unwrap());
         loader.finish().unwrap();
     }

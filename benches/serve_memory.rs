@@ -70,7 +70,7 @@ fn ones() -> Vec<u8> {
 }
 
 fn write_store(path: &Path) {
-    let mut loader = BuildOptions::default().data_encoding(Encoding::Gzip).create(path).unwrap();
+    let mut loader = BuildOptions::new().data_encoding(Encoding::Gzip).create(path).unwrap();
     loader.insert(SMALL, SMALL_VALUE).unwrap();
     loader.insert(BOMB, vec![0; 200 << 20]).unwrap();
     loader.finish().unwrap();

@@ -18,6 +18,7 @@ mod common;
 use std::error::Error;
 use std::fs;
 use std::io;
+use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -26,7 +27,7 @@ use std::time::{Duration, Instant};
 use common::{Scratch, head, scramble, value};
 use sharddb::read::WatchOptions;
 use sharddb::spec::HashFunction;
-use sharddb::{BulkLoader, GenerationId, OpenOptions, Result, ShardDb, ShardingSpec, Store};
+use sharddb::{BuildOptions, GenerationId, OpenOptions, Result, ShardDb, ShardingSpec, Snapshot, Store};
 
 /// The time between two swaps.
 const SECOND: Duration = Duration::from_secs(1);
@@ -35,6 +36,12 @@ const SECOND: Duration = Duration::from_secs(1);
 const INTERVAL: Duration = Duration::from_millis(50);
 
 const SHARD_BITS: u8 = 6;
+
+/// Reads and verifies all pairs.
+fn read_all(db: &Snapshot) -> Result<()> {
+    let scanned = db.scan(|pair| pair.map_or_else(ControlFlow::Break, |_| ControlFlow::Continue(())));
+    scanned.break_value().map_or(Ok(()), Err)
+}
 
 struct Scale {
     keys: u64,
@@ -55,12 +62,12 @@ fn main() -> Result<(), Box<dyn Error>> {
     println!("{} keys of {} bytes in {} shards; times in ns\n", scale.keys, common::VALUE_LEN, 1 << SHARD_BITS);
     println!("| meanwhile | lookups | p50 | p99 | p99.9 | max | swaps | ratio |");
     println!("|---|--:|--:|--:|--:|--:|--:|--:|");
-    let reads_all = |new: &sharddb::Snapshot| {
-        new.try_for_each(|_, _| Ok::<(), sharddb::Error>(()))?;
+    let reads_all = |new: &Snapshot| {
+        read_all(new)?;
         new.warm()?.wait();
         Ok(())
     };
-    let plain = || WatchOptions::new(INTERVAL);
+    let plain = || WatchOptions::new().interval(INTERVAL).clone();
     let mut baseline = None;
     for (name, to, options) in [
         ("nothing", None, plain()),
@@ -81,7 +88,7 @@ fn main() -> Result<(), Box<dyn Error>> {
 fn publish(store: &Path, keys: u64) -> Result<GenerationId> {
     let minishard_bits = u8::try_from(keys.ilog2().saturating_sub(u32::from(SHARD_BITS) + 3)).unwrap_or(0);
     let spec = ShardingSpec::new(HashFunction::MurmurHash3X86_128, 0, minishard_bits, SHARD_BITS)?;
-    let mut loader = BulkLoader::options().spec(spec).create(store)?;
+    let mut loader = BuildOptions::new().spec(spec).create(store)?;
     for key in 0..keys {
         loader.insert(key, value(key))?;
     }
@@ -113,7 +120,7 @@ fn run(
 ) -> Result<(Vec<u32>, u64)> {
     Store::open(store)?.writer()?.rollback(Some(from))?;
     let db = open(store)?;
-    db.snapshot().try_for_each(|_, _| Ok::<(), sharddb::Error>(()))?; // warm
+    read_all(&db.snapshot())?; // warm
     (0..scale.keys).try_for_each(|key| db.contains(key).map(drop))?;
     let watch = options.start([db.clone()])?;
     let done = AtomicBool::new(false);

@@ -8,7 +8,7 @@ use sharddb::{BulkLoader, ErrorKind, Salvage, ShardDb, Store, VerifyLevel};
 fn main() -> Result<(), Box<dyn Error>> {
     let directory = std::env::temp_dir().join(format!("sharddb-broken-{}", std::process::id()));
     let store = directory.join("store");
-    let mut loader = BulkLoader::create_default(&store)?;
+    let mut loader = BulkLoader::create(&store)?;
     loader.extend((0..1000u64).map(|key| (key, format!("value {key}"))))?;
     let generation = loader.finish()?.generation;
 

@@ -12,7 +12,7 @@ use std::path::PathBuf;
 use std::time::Instant;
 
 use sharddb::spec::{Encoding, HashFunction};
-use sharddb::{BulkLoader, OnDuplicate, Result, ShardingSpec};
+use sharddb::{BuildOptions, OnDuplicate, Result, ShardingSpec};
 
 /// The memory of a process beyond the loader's budget: code, stacks, the allocator's slack.
 const ALLOWANCE_KIB: u64 = 64 << 10;
@@ -25,7 +25,7 @@ fn main() -> Result<std::process::ExitCode> {
     let (keys, value_bytes, memory) = (number("1000000"), number("100"), number("1024") << 20);
     let (order, spec) = (next("random"), next("planned"));
 
-    let mut options = BulkLoader::options();
+    let mut options = BuildOptions::new();
     options.memory(memory);
     let murmur =
         |minishard_bits, shard_bits| ShardingSpec::new(HashFunction::MurmurHash3X86_128, 0, minishard_bits, shard_bits);
@@ -61,16 +61,16 @@ fn main() -> Result<std::process::ExitCode> {
 
     let after = io_bytes();
     let input = keys * (16 + value_bytes);
-    println!("{} keys in {} shards, {}", published.keys, published.shards, published.spec);
+    println!("{} keys in {} shards, {}", published.content.keys, published.content.shards, published.content.spec);
     println!("time        {elapsed:.1?}, of which inserting {inserted:.1?}");
     println!(
         "file bytes  {:.1} a key over the value",
-        over(published.file_bytes - published.value_bytes, published.keys)
+        over(published.content.file_bytes - published.content.value_bytes, published.content.keys)
     );
     println!("peak memory {} MiB of {} MiB", peak_memory_kib() >> 10, memory >> 20);
     println!(
         "spilled     {:.2} x the input written, {:.2} x read",
-        over(after.1 - before.1 - published.file_bytes, input),
+        over(after.1 - before.1 - published.content.file_bytes, input),
         over(after.0 - before.0, input)
     );
     let within = peak_memory_kib() <= (memory >> 10) + ALLOWANCE_KIB;

@@ -15,8 +15,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let count: u64 = std::env::args().nth(1).map_or(Ok(500), |count| count.parse())?;
     let root = std::env::temp_dir().join(format!("sharddb-many-{}", std::process::id()));
     for store in 0..count {
-        let mut loader =
-            BuildOptions::default().durable(false).memory(16 << 20).create(root.join(store.to_string()))?;
+        let mut loader = BuildOptions::new().durable(false).memory(16 << 20).create(root.join(store.to_string()))?;
         loader.extend((0..100u64).map(|key| (key, (store * 1000 + key).to_le_bytes())))?;
         loader.finish()?;
     }
@@ -41,8 +40,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     println!("refreshed all in {:?}", start.elapsed());
 
     // one thread follows all of them
-    let watch = WatchOptions::new(Duration::from_millis(100)).start(databases.iter().cloned())?;
-    let mut loader = BuildOptions::default().durable(false).memory(16 << 20).create(root.join("0"))?;
+    let watch = WatchOptions::new().interval(Duration::from_millis(100)).start(databases.iter().cloned())?;
+    let mut loader = BuildOptions::new().durable(false).memory(16 << 20).create(root.join("0"))?;
     loader.insert(42, b"new")?;
     loader.finish()?;
     if let Some(db) = databases.first() {

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use sharddb::{BuildOptions, OpenOptions, Progress, ShardDb, Store, VerifyLevel};
+use sharddb::{BuildOptions, Progress, ShardDb, Store, VerifyLevel};
 
 const KEYS: u64 = 100_000;
 
@@ -27,7 +27,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         }
     });
 
-    let mut loader = BuildOptions::default().progress(&progress).create(&store)?;
+    let mut loader = BuildOptions::new().progress(&progress).create(&store)?;
     loader.extend((0..KEYS).map(|key| (key, format!("value {key}"))))?;
     let candidate = loader.finish_unpublished()?;
     is_done.store(true, Ordering::Relaxed);
@@ -35,12 +35,12 @@ fn main() -> Result<(), Box<dyn Error>> {
 
     // whatever the program knows of its data: here that nothing is damaged or missing, and one value
     let report = candidate.verify(VerifyLevel::Data)?;
-    let sample = candidate.open(&OpenOptions::new())?.get(7)?;
-    if !report.is_clean() || candidate.keys() != KEYS || sample.is_none_or(|value| value != b"value 7") {
+    let sample = ShardDb::open(candidate.path())?.get(7)?;
+    if !report.is_clean() || candidate.content().keys != KEYS || sample.is_none_or(|value| value != b"value 7") {
         return Err("the new generation is not what it should be; it is removed".into());
     }
     let published = candidate.publish()?;
-    println!("published {} with {} keys", published.generation, published.keys);
+    println!("published {} with {} keys", published.generation, published.content.keys);
 
     let writer = Store::open(&store)?.writer()?;
     let report = writer.gc(3)?;

@@ -26,7 +26,10 @@ fn main() -> Result<(), Box<dyn Error>> {
 fn run(store: &Path) -> Result<(), Box<dyn Error>> {
     // Build: pairs in any order. The loader sorts, writes, syncs and publishes a generation.
     let published = build(store, |city| city.to_string())?;
-    println!("built {} with {} keys in {} bytes", published.generation, published.keys, published.file_bytes);
+    println!(
+        "built {} with {} keys in {} bytes",
+        published.generation, published.content.keys, published.content.file_bytes
+    );
 
     // Open: the files are mapped, and nothing is copied.
     // SAFETY: only this program knows the store, and it does not edit published files.
@@ -75,7 +78,7 @@ fn build(store: &Path, edit: impl Fn(&str) -> String) -> Result<Published, Box<d
         #[serde(borrow)]
         value: &'a RawValue,
     }
-    let mut loader = BulkLoader::create_default(store)?;
+    let mut loader = BulkLoader::create(store)?;
     for line in CITIES.lines() {
         let line: Line<'_> = serde_json::from_str(line)?;
         loader.insert(line.key, edit(line.value.get()).as_bytes())?;

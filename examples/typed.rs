@@ -22,7 +22,7 @@ impl Points {
 
 fn main() -> Result<(), Box<dyn Error>> {
     let store = std::env::temp_dir().join(format!("sharddb-typed-{}", std::process::id()));
-    let mut loader = BuildOptions::default().value_alignment(ValueAlignment::Eight).create(&store)?;
+    let mut loader = BuildOptions::new().value_alignment(ValueAlignment::Eight).create(&store)?;
     for key in 0..1000u32 {
         let points: Vec<Point> = (0..key % 7).map(|at| [f64::from(key), f64::from(at), 0.5]).collect();
         loader.insert(u64::from(key), points.as_slice().as_bytes())?;

@@ -17,13 +17,14 @@ const KEYS: u64 = 100_000;
 fn main() -> Result<(), Box<dyn Error>> {
     let store = std::env::args().nth(1).map_or_else(|| std::env::temp_dir().join("sharddb-watch"), Into::into);
     let publish = |generation: u64| {
-        let mut loader = BuildOptions::default().create(&store)?;
+        let mut loader = BuildOptions::new().create(&store)?;
         loader.extend((0..KEYS).map(|key| (key, format!("{generation}: {key}"))))?;
         loader.finish()
     };
     publish(1)?;
     let db = ShardDb::open(&store)?;
-    let watch = WatchOptions::new(Duration::from_millis(100))
+    let watch = WatchOptions::new()
+        .interval(Duration::from_millis(100))
         .before_swap(validate)
         .after_swap(|old, new| println!("{:?} replaces {:?}", new.generation(), old.generation()))
         .start([db.clone()])?;
@@ -57,5 +58,8 @@ fn validate(new: &Snapshot) -> Result<(), Box<dyn Error + Send + Sync>> {
     if new.key_count() != Some(KEYS) {
         return Err(format!("expected {KEYS} keys, found {:?}", new.key_count()).into());
     }
-    new.try_for_each(|_, _| Ok(()))
+    for entry in new {
+        entry?.value()?;
+    }
+    Ok(())
 }

@@ -29,7 +29,7 @@ OPERATIONS = {
     "hit": "get of a key that exists, mapped",
     "miss": "get of a key that does not, mapped",
     "dependent": "get of a key computed from the value before, mapped",
-    "batch": "key of get_many_with, 1,000 at a time, mapped",
+    "batch": "key of get_each, 1,000 at a time, mapped",
     "open": "get of a key that exists, by one positioned read",
     "load": "pair of a build by one thread",
 }

@@ -16,11 +16,11 @@
 //! ```
 //! # fn main() -> sharddb::Result<()> {
 //! # let store = std::env::temp_dir().join(format!("sharddb-lib-doc-{}", std::process::id()));
-//! let mut loader = sharddb::BulkLoader::create_default(&store)?;
+//! let mut loader = sharddb::BulkLoader::create(&store)?;
 //! loader.insert(42, b"the answer")?;
 //! loader.insert(7, b"")?;
 //! let published = loader.finish()?; // sorted, synced, current
-//! assert_eq!(published.keys, 2);
+//! assert_eq!(published.content.keys, 2);
 //! # std::fs::remove_dir_all(&store).unwrap();
 //! # Ok(()) }
 //! ```
@@ -35,7 +35,7 @@
 //! ```
 //! # fn main() -> sharddb::Result<()> {
 //! # let store = std::env::temp_dir().join(format!("sharddb-lib-doc2-{}", std::process::id()));
-//! # let mut loader = sharddb::BulkLoader::create_default(&store)?;
+//! # let mut loader = sharddb::BulkLoader::create(&store)?;
 //! # loader.insert(42, b"the answer")?;
 //! # loader.insert(7, b"")?;
 //! # loader.finish()?;
@@ -63,9 +63,9 @@
 //! back, in storage order.
 //!
 //! ```
-//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! # fn main() -> sharddb::Result<()> {
 //! # let store = std::env::temp_dir().join(format!("sharddb-lib-doc4-{}", std::process::id()));
-//! # let mut loader = sharddb::BulkLoader::create_default(&store)?;
+//! # let mut loader = sharddb::BulkLoader::create(&store)?;
 //! # loader.insert(42, b"the answer")?;
 //! # loader.insert(7, b"")?;
 //! # loader.finish()?;
@@ -74,7 +74,7 @@
 //! let snapshot = sharddb::ShardDb::open(&store)?.snapshot();
 //! let keys = [42, 8, 7];
 //!
-//! // in the order of the keys, each with its own result; get_many_with needs no vector
+//! // in the order of the keys, each with its own result; get_each needs no vector
 //! let values = snapshot.get_many(&keys);
 //! assert_eq!(values.len(), 3);
 //!
@@ -83,7 +83,7 @@
 //!
 //! snapshot.read_ahead(&keys); // a hint, for mapped data that is still on a disk
 //! let found = AtomicUsize::new(0);
-//! let outcome = snapshot.get_many_parallel_with(&keys, std::thread::available_parallelism()?, |_, value| match value {
+//! let outcome = snapshot.get_each_parallel(&keys, 0, |_, value| match value {
 //!     Ok(value) => {
 //!         found.fetch_add(usize::from(value.is_some()), Ordering::Relaxed);
 //!         ControlFlow::Continue(())
@@ -110,7 +110,6 @@
 //! | walk | returns | shards |
 //! |---|---|---|
 //! | [`Snapshot::scan`] | each key with its value to a closure; the fastest | closed after use |
-//! | [`Snapshot::try_for_each`] | the same, to a closure that uses `?` | closed after use |
 //! | [`Snapshot::scan_parallel`] | the same, on several threads; [`Snapshot::split`] for other schedulers | closed after use |
 //! | [`Snapshot::iter`] | entries, whose values are read on request | stay open, as after a lookup |
 //! | [`Snapshot::keys`] | keys, from the indexes alone | closed after use |
@@ -126,13 +125,13 @@
 //! ```
 //! # fn main() -> sharddb::Result<()> {
 //! # let store = std::env::temp_dir().join(format!("sharddb-lib-doc3-{}", std::process::id()));
-//! # let mut loader = sharddb::BulkLoader::create_default(&store)?;
+//! # let mut loader = sharddb::BulkLoader::create(&store)?;
 //! # loader.insert(42, b"old")?;
 //! # loader.finish()?;
 //! let db = sharddb::ShardDb::open(&store)?;
 //! let before = db.snapshot();
 //!
-//! let mut loader = sharddb::BulkLoader::create_default(&store)?;
+//! let mut loader = sharddb::BulkLoader::create(&store)?;
 //! loader.insert(42, b"new")?;
 //! loader.finish()?;
 //!
@@ -151,17 +150,16 @@
 //! ```
 //! # fn main() -> sharddb::Result<()> {
 //! # let store = std::env::temp_dir().join(format!("sharddb-lib-doc8-{}", std::process::id()));
-//! # let mut loader = sharddb::BulkLoader::create_default(&store)?;
+//! # let mut loader = sharddb::BulkLoader::create(&store)?;
 //! # loader.insert(42, b"old")?;
 //! # loader.finish()?;
 //! use sharddb::Updater;
-//! use sharddb::write::UpdateOptions;
 //!
-//! let mut updater = Updater::new(&store, &UpdateOptions::new())?;
+//! let mut updater = Updater::open(&store)?;
 //! updater.put(7, b"seven")?;
 //! updater.delete(42)?;
 //! let (published, report) = updater.finish()?;
-//! assert_eq!((published.keys, report.added, report.deleted), (1, 1, 1));
+//! assert_eq!((published.content.keys, report.added, report.deleted), (1, 1, 1));
 //! # std::fs::remove_dir_all(&store).unwrap();
 //! # Ok(()) }
 //! ```
@@ -176,7 +174,7 @@
 //! # fn main() -> sharddb::Result<()> {
 //! # let store = std::env::temp_dir().join(format!("sharddb-lib-doc5-{}", std::process::id()));
 //! # let whole = std::env::temp_dir().join(format!("sharddb-lib-doc6-{}", std::process::id()));
-//! # let mut loader = sharddb::BulkLoader::create_default(&store)?;
+//! # let mut loader = sharddb::BulkLoader::create(&store)?;
 //! # loader.insert(42, b"the answer")?;
 //! # loader.finish()?;
 //! use sharddb::{OpenOptions, Salvage, VerifyLevel, VerifyReads};
@@ -278,6 +276,7 @@ pub mod internal {
     pub use crate::read::options::DEFAULT_MAX_MAPS;
     pub use crate::store::{LocalGeneration, StagedFile, Staging};
     pub use crate::threads::in_order::in_order;
+    pub use crate::verify::options::progress_of;
     pub use sharddb_format::date::time_as_iso_8601;
     pub use sharddb_format::locks::lock;
     pub use sharddb_format::random::random_name;
@@ -318,11 +317,16 @@ pub mod guide {
 }
 
 pub use plan::Profile;
-pub use read::{OpenOptions, OwnedValue, Reader, ShardDb, Snapshot, Value, VerifyReads};
+pub use read::{
+    Access, OpenOptions, OwnedValue, RangeOptions, Reader, ShardDb, Snapshot, Stats, Value, VerifyReads, Watch,
+    WatchOptions,
+};
 pub use salvage::Salvage;
 pub use sharddb_format::{Error, ErrorKind, ErrorLocation, Result};
-pub use spec::ShardingSpec;
-pub use store::{GenerationId, Store, StoreWriter};
+pub use spec::{ShardingSpec, ValueAlignment};
+pub use store::{GenerationId, Store, StoreWriter, WriterOptions};
 pub use threads::progress::{Phase, Progress, Unit};
-pub use verify::VerifyLevel;
-pub use write::{BuildOptions, BulkLoader, Candidate, OnDuplicate, Published, Updater};
+pub use verify::{VerifyLevel, VerifyOptions, VerifyReport};
+pub use write::{
+    BuildOptions, BulkLoader, Candidate, Content, OnDuplicate, Published, UpdateOptions, UpdateReport, Updater,
+};

@@ -23,7 +23,7 @@ use common::{Storage, TempDir, mkfifo};
 use peak::{PeakAlloc, peak_of};
 use sharddb::spec::{HashFunction, ShardNumber};
 use sharddb::verify::FindingKind;
-use sharddb::{BulkLoader, Error, ErrorKind, OpenOptions, ShardDb, ShardingSpec, Snapshot, Store, VerifyLevel};
+use sharddb::{BuildOptions, Error, ErrorKind, OpenOptions, ShardDb, ShardingSpec, Snapshot, Store, VerifyLevel};
 
 #[global_allocator]
 static ALLOCATOR: PeakAlloc = PeakAlloc;
@@ -373,7 +373,7 @@ fn files_of_a_generation_that_are_no_files_are_errors_at_once() {
 fn a_minishard_table_that_is_no_file_changes_no_answer() {
     let store = TempDir::new();
     let spec = ShardingSpec::new(HashFunction::Identity, 0, 9, 0).unwrap();
-    let mut loader = BulkLoader::options().spec(spec).create(store.path()).unwrap();
+    let mut loader = BuildOptions::new().spec(spec).create(store.path()).unwrap();
     (0..600).for_each(|key| loader.insert(key, key.to_le_bytes()).unwrap());
     let generation = store.path().join(loader.finish().unwrap().generation.to_string());
     for (what, make) in NO_FILES {
@@ -459,7 +459,7 @@ fn child_maps_what_shrinks() {
 fn build(store: &Path, shards: u64) -> std::path::PathBuf {
     let bits = u8::try_from(shards.next_power_of_two().ilog2()).unwrap();
     let spec = ShardingSpec::new(HashFunction::Identity, 0, 0, bits).unwrap();
-    let mut loader = BulkLoader::options().spec(spec).create(store).unwrap();
+    let mut loader = BuildOptions::new().spec(spec).create(store).unwrap();
     (0..shards.max(2)).for_each(|key| loader.insert(key, key.to_le_bytes()).unwrap());
     store.join(loader.finish().unwrap().generation.to_string())
 }

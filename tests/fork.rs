@@ -101,7 +101,8 @@ fn a_child_drops_a_watch_without_waiting_for_it() {
     let db = open(store.path());
     let in_hook = Arc::new(Barrier::new(2));
     let hook = in_hook.clone();
-    let watch = WatchOptions::new(Duration::MAX)
+    let watch = WatchOptions::new()
+        .interval(Duration::MAX)
         .after_swap(move |_, _| {
             hook.wait(); // in the hook, the thread holds no lock of the database
             hook.wait();
@@ -199,7 +200,7 @@ fn a_child_that_drops_its_writer_leaves_a_new_store() {
 fn a_child_that_drops_its_loader_leaves_the_build_to_the_parent() {
     let _alone = alone();
     let directory = TempDir::new();
-    let mut options = sharddb::BulkLoader::options();
+    let mut options = sharddb::BuildOptions::new();
     options.memory(16 << 20).threads(2);
     let value = |key: u64| vec![key as u8; if key == 7 { 3 << 20 } else { 600_000 }];
     let keys = 0..40; // more than fits into memory, and one pair larger than a batch
@@ -212,7 +213,7 @@ fn a_child_that_drops_its_loader_leaves_the_build_to_the_parent() {
         true
     });
     forked(|| loader.take().unwrap().finish().is_err());
-    assert_eq!(loader.take().unwrap().finish().unwrap().keys, 40);
+    assert_eq!(loader.take().unwrap().finish().unwrap().content.keys, 40);
     let db = open(directory.path());
     for key in keys {
         assert!(db.get(key).unwrap().unwrap() == value(key), "key {key}");

@@ -37,7 +37,7 @@ pub(crate) fn expected_sum(keys: &[u64]) -> u64 {
 
 /// Publishes a generation with these keys.
 pub(crate) fn load(store: &Path, keys: &[u64]) -> Result<()> {
-    let mut loader = BulkLoader::create_default(store)?;
+    let mut loader = BulkLoader::create(store)?;
     for key in keys {
         loader.insert(*key, value(*key))?;
     }

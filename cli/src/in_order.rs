@@ -101,7 +101,7 @@ fn emit_block(block: &mut Vec<u8>, emit: &mut dyn FnMut(Result<Event>, usize) ->
 mod tests {
     //! On any number of threads the events are those of one, in the same order.
 
-    use sharddb::{BulkLoader, ShardDb, ShardingSpec, spec::HashFunction};
+    use sharddb::{BuildOptions, ShardDb, ShardingSpec, spec::HashFunction};
 
     use super::*;
     use crate::failure::Failure;
@@ -112,7 +112,7 @@ mod tests {
     fn database() -> (tempfile::TempDir, Snapshot) {
         let dir = tempfile::tempdir().unwrap();
         let spec = ShardingSpec::new(HashFunction::MurmurHash3X86_128, 0, 10, 1).unwrap();
-        let mut loader = BulkLoader::options().spec(spec).memory(16 << 20).create(dir.path()).unwrap();
+        let mut loader = BuildOptions::new().spec(spec).memory(16 << 20).create(dir.path()).unwrap();
         (0..KEYS).for_each(|key| loader.insert(key, [7; 100]).unwrap());
         loader.finish().unwrap();
         let snapshot = ShardDb::open(dir.path()).unwrap().snapshot();

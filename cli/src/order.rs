@@ -71,12 +71,12 @@ impl Order {
 
     /// The keys of the range. Sorts them, if the database has no key file, and shows that.
     pub(crate) fn keys(&self, snapshot: &Snapshot, context: &Context) -> read::KeyRange {
-        self.sort(context, |options| options.keys(snapshot, self.bounds()))
+        self.sort(context, |options| snapshot.key_range_with(self.bounds(), options))
     }
 
     /// The pairs of the range, like [`keys`](Order::keys).
     pub(crate) fn pairs(&self, snapshot: &Snapshot, context: &Context) -> Range {
-        self.sort(context, |options| options.pairs(snapshot, self.bounds()))
+        self.sort(context, |options| snapshot.range_with(self.bounds(), options))
     }
 
     fn sort<T>(&self, context: &Context, sort: impl FnOnce(&RangeOptions) -> T) -> T {

@@ -5,7 +5,7 @@ use std::fs;
 use std::path::Path;
 
 use sharddb::spec::{Encoding, HashFunction, ValueAlignment};
-use sharddb::{BuildOptions, BulkLoader, ShardDb, ShardingSpec};
+use sharddb::{BuildOptions, ShardDb, ShardingSpec};
 
 use crate::scratch;
 
@@ -31,7 +31,7 @@ impl Template {
             Template::new((1, 10), Raw, Gzip, true, ValueAlignment::One),
             Template::new((1, 10), Gzip, Gzip, false, ValueAlignment::Sixteen),
             Template::new((9, 60), Raw, Raw, false, ValueAlignment::One),
-            Template::with_options((2, 60), Raw, Raw, false, BulkLoader::options().ordered(true)),
+            Template::with_options((2, 60), Raw, Raw, false, BuildOptions::new().ordered(true)),
         ]
     }
 
@@ -42,7 +42,7 @@ impl Template {
         preambles: bool,
         alignment: ValueAlignment,
     ) -> Template {
-        let options = &mut BulkLoader::options();
+        let options = &mut BuildOptions::new();
         Template::with_options((minishard_bits, keys), index, data, preambles, options.value_alignment(alignment))
     }
 

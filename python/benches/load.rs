@@ -23,12 +23,12 @@ fn main() -> Result<(), Box<dyn Error>> {
     let data: Vec<u8> = keys.iter().flat_map(|key| key.to_le_bytes().into_iter().cycle().take(value_bytes)).collect();
 
     let begun = Instant::now();
-    let mut loader = sharddb::BulkLoader::options().memory(1 << 30).durable(false).create(store)?;
+    let mut loader = sharddb::BuildOptions::new().memory(1 << 30).durable(false).create(store)?;
     for (key, value) in keys.iter().zip(data.chunks_exact(value_bytes)) {
         loader.insert(*key, value)?;
     }
     let inserted = begun.elapsed();
     let published = loader.finish()?;
-    println!("{} {} {}", inserted.as_secs_f64(), begun.elapsed().as_secs_f64(), published.keys);
+    println!("{} {} {}", inserted.as_secs_f64(), begun.elapsed().as_secs_f64(), published.content.keys);
     Ok(())
 }

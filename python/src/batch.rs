@@ -114,7 +114,7 @@ fn for_each_value<'a>(
     mut f: impl FnMut(usize, Option<Value<'a>>) -> Result<(), Failure>,
 ) -> Result<(), Failure> {
     let mut signals = SignalCheck::new();
-    let outcome = snapshot.get_many_with(keys, |at, value| {
+    let outcome = snapshot.get_each(keys, |at, value| {
         let step = || {
             if at % KEYS_PER_CHECK == 0 {
                 signals.check()?;

@@ -4,7 +4,7 @@ use std::num::NonZero;
 use std::ops::ControlFlow;
 
 use pyo3::prelude::*;
-use sharddb::diff::{ChangeKind, Diff, DiffTotals};
+use sharddb::diff::{ChangeKind, Diff, DiffOptions, DiffTotals};
 use sharddb::{Progress, Snapshot};
 
 use crate::progress::Bar;
@@ -105,12 +105,9 @@ fn compare(
     progress: &Progress,
 ) -> sharddb::Result<Changed> {
     let mut found = Changed::default();
-    let mut diff = Diff::between(old, new);
-    diff.progress(progress);
-    if let Some(threads) = threads {
-        diff.threads(threads);
-    }
-    let outcome = diff.run(|change| match change {
+    let mut options = DiffOptions::new();
+    options.threads(threads.map_or(0, NonZero::get)).progress(progress);
+    let outcome = Diff::between_with(old, new, &options).run(|change| match change {
         Ok(change) => {
             match change.kind() {
                 ChangeKind::Added => found.added.push(change.key()),

@@ -73,7 +73,7 @@ fn collect(snapshot: &Snapshot, order: Order, progress: &Progress) -> Result<Vec
             None => Ok(Vec::new()),
         },
         Order::Ascending(range) => {
-            let keys = RangeOptions::new().progress(progress).keys(snapshot, range);
+            let keys = snapshot.key_range_with(range, RangeOptions::new().progress(progress));
             let count = keys.remaining();
             all_of(keys, Some(count), progress)
         }

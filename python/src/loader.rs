@@ -110,7 +110,7 @@ impl Loader {
         }
         let (target, job) = if is_update && there.is_generation {
             let (options, job, _) = read_update("Loader", options.as_ref())?;
-            (Target::Update(py.detach(|| Updater::new(&path, &options)).or_raise(py)?), job)
+            (Target::Update(py.detach(|| options.open(&path)).or_raise(py)?), job)
         } else {
             let Build { mut options, job, .. } = Build::with_spec(py, "Loader", spec, options, &["progress"])?;
             if is_update {

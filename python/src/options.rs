@@ -5,9 +5,8 @@ use std::path::PathBuf;
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString};
-use sharddb::spec::{Encoding, ValueAlignment};
-use sharddb::write::UpdateOptions;
-use sharddb::{BuildOptions, BulkLoader, OnDuplicate, Profile, ShardingSpec};
+use sharddb::spec::Encoding;
+use sharddb::{BuildOptions, OnDuplicate, Profile, ShardingSpec, UpdateOptions, ValueAlignment};
 
 use crate::errors::OrRaise;
 use crate::job::Job;
@@ -37,7 +36,7 @@ impl<'py> Build<'py> {
     /// Errors: `TypeError` for an unknown name or a wrong type; `ValueError`, `InvalidSpec` and `InvalidInput` for a wrong
     /// value.
     pub(crate) fn read(function: &str, arguments: Option<&Bound<'py, PyDict>>) -> PyResult<Build<'py>> {
-        let mut options = BulkLoader::options();
+        let mut options = BuildOptions::new();
         options.memory(MEMORY);
         let mut build = Build {
             options,

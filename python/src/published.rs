@@ -53,8 +53,8 @@ pickle_fields!(Published, _published, {
 
 impl From<sharddb::Published> for Published {
     fn from(published: sharddb::Published) -> Published {
-        let sharddb::Published { generation, spec, keys, keys_before, .. } = published;
-        let sharddb::Published { value_bytes, file_bytes, shards, dropped, .. } = published;
+        let sharddb::Published { generation, keys_before, content, .. } = published;
+        let sharddb::Content { spec, keys, value_bytes, file_bytes, shards, dropped, .. } = content;
         let (generation, spec) = (generation.get(), spec.to_json());
         Published { generation, spec, keys, keys_before, value_bytes, file_bytes, shards, dropped }
     }

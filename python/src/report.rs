@@ -1,11 +1,10 @@
 //! The verification of a generation, and its report.
 
 use std::ffi::OsString;
-use std::num::NonZero;
 
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
-use sharddb::{Progress, VerifyLevel, verify};
+use sharddb::{Progress, VerifyLevel, VerifyOptions, verify};
 
 use crate::pickle::pickle_fields;
 use crate::progress::Bar;
@@ -30,7 +29,7 @@ impl Reader {
             return Err(PyValueError::new_err(message));
         };
         let snapshot = self.snapshot(py)?;
-        let verify = |progress: &Progress| snapshot.verify_with(level, NonZero::<usize>::MIN, progress);
+        let verify = |progress: &Progress| snapshot.verify_with(level, VerifyOptions::new().progress(progress));
         let report = task::run(py, Bar::new(progress)?, verify)?;
         Ok(report.into())
     }

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyString, PyType};
-use sharddb::{GenerationId, Progress, StoreWriter};
+use sharddb::{GenerationId, Progress, StoreWriter, WriterOptions};
 
 use crate::errors::{self, OrRaise};
 use crate::job::Job;
@@ -133,8 +133,9 @@ impl Store {
         allow_empty: bool,
     ) -> PyResult<u64> {
         let adopt = |job: &Job| {
-            let copy = self.0.writer()?.progress(&job.progress).adopt_unpublished(&directory)?;
-            job.publish(copy.allow_empty(allow_empty))
+            let mut options = WriterOptions::new();
+            options.progress(&job.progress).allow_empty(allow_empty);
+            job.publish(self.0.writer_with(&options)?.adopt_unpublished(&directory)?)
         };
         let published = Job::new(None).run(py, Bar::new(progress)?, adopt)?;
         check_late_signals(py, &published)?;
@@ -160,7 +161,7 @@ impl Store {
                 "the current generation is always kept and counts: expected at least 1, found 0",
             ));
         }
-        let gc = |progress: &Progress| self.0.writer()?.progress(progress).gc(keep);
+        let gc = |progress: &Progress| self.0.writer_with(WriterOptions::new().progress(progress))?.gc(keep);
         let report = task::run(py, Bar::none(), gc)?;
         let failed = report.failed.iter().map(|failure| (failure.id.get(), failure.error.to_string())).collect();
         Ok(GcReport { removed: numbers(report.removed), in_use: numbers(report.in_use), failed })

@@ -4,8 +4,7 @@ use std::path::PathBuf;
 
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
-use sharddb::Updater;
-use sharddb::write::UpdateReport;
+use sharddb::UpdateReport;
 
 use crate::errors::OrRaise;
 use crate::keys::Keys;
@@ -116,8 +115,8 @@ fn update<'py>(
     let (options, job, bar) = options::read_update("update", options)?;
     let base = base.map(source::open).transpose()?;
     let begin = || match &base {
-        Some(base) => Updater::with_base(&store, base, &options),
-        None => Updater::new(&store, &options),
+        Some(base) => options.create(&store, base),
+        None => options.open(&store),
     };
     let mut writer = Writer::new(py.detach(begin).or_raise(py)?);
     if let Some(puts) = puts {

@@ -71,7 +71,7 @@ impl Model {
 
     /// Publishes a generation that is not of the job.
     fn load(&mut self, input: &str) {
-        let mut loader = BulkLoader::create_default(self.path()).unwrap();
+        let mut loader = BulkLoader::create(self.path()).unwrap();
         loader.insert(7, input).unwrap();
         self.were_current.insert(loader.finish().unwrap().generation);
         self.changes += 1;
@@ -299,7 +299,7 @@ fn a_mark_of_before_a_restoration_is_not_believed() {
         }
         if with_other {
             for _ in 0..published.generation.get() {
-                let mut loader = BulkLoader::create_default(scene.store()).unwrap();
+                let mut loader = BulkLoader::create(scene.store()).unwrap();
                 loader.insert(7, "other").unwrap();
                 loader.finish().unwrap();
             }

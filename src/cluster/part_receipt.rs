@@ -140,12 +140,6 @@ impl PartReceipt {
     pub fn shard_records(&self) -> &[ShardRecord] {
         &self.content.shards
     }
-
-    /// Returns the stored bytes of all values.
-    #[doc(hidden)]
-    pub fn value_bytes(&self) -> u64 {
-        self.content.value_bytes
-    }
 }
 
 /// Writes the text of a receipt up to its digest.

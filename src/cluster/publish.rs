@@ -28,7 +28,7 @@ use crate::format::spec::ShardingSpec;
 use crate::fs::{disk, entry};
 use crate::store::{Fate, GenerationId, Store, StoreWriter};
 use crate::threads::progress::Phase;
-use crate::write::{BuildOptions, Candidate, GenerationWriter, Published, Written};
+use crate::write::{BuildOptions, Candidate, Content, GenerationWriter, Published, Written};
 
 /// Block size for reading a shard index.
 const READ_BLOCK: usize = 1 << 20;
@@ -315,6 +315,19 @@ impl Job<'_> {
         &self.parts
     }
 
+    /// Returns what the generation contains.
+    pub fn content(&self) -> Content {
+        let sum = |number: fn(&PartReceipt) -> u64| self.parts.iter().map(number).fold(0, u64::saturating_add);
+        Content {
+            spec: *self.spills.plan().spec(),
+            keys: sum(PartReceipt::keys),
+            value_bytes: sum(|part| part.content.value_bytes),
+            file_bytes: sum(PartReceipt::file_bytes),
+            shards: sum(PartReceipt::shards),
+            dropped: sum(PartReceipt::dropped),
+        }
+    }
+
     /// Writes the generation, with the shards of all parts. Reads no values, and so does not look for the fragments of meshes.
     pub fn write(&self, writer: &StoreWriter, options: &BuildOptions) -> Result<Candidate> {
         let spec = *self.spills.plan.spec();
@@ -383,8 +396,9 @@ struct Publication {
 
 impl Publication {
     fn to_json(&self) -> String {
-        let Published { generation, spec, keys, value_bytes, file_bytes, shards, dropped, .. } = &self.published;
-        let before = self.published.keys_before.map_or_else(String::new, |keys| format!("\"keys_before\":{keys},"));
+        let Published { generation, keys_before, content, .. } = &self.published;
+        let Content { spec, keys, value_bytes, file_bytes, shards, dropped } = content;
+        let before = keys_before.map_or_else(String::new, |keys| format!("\"keys_before\":{keys},"));
         format!(
             "{{\"{}\":{VERSION},\"generation\":\"{generation}\",\"manifest\":\"{}\",\"sharding\":{},\"keys\":{keys},\
              {before}\"value_bytes\":{value_bytes},\"file_bytes\":{file_bytes},\"shards\":{shards},\"dropped\":{dropped}}}\n",
@@ -402,12 +416,14 @@ impl Publication {
                 generation: members.parsed("generation")?,
                 is_new: true,
                 keys_before: members.value_if_there("keys_before")?,
-                spec: ShardingSpec::from_value(members.raw("sharding")?)?,
-                keys: members.required("keys")?,
-                value_bytes: members.required("value_bytes")?,
-                file_bytes: members.required("file_bytes")?,
-                shards: members.required("shards")?,
-                dropped: members.required("dropped")?,
+                content: Content {
+                    spec: ShardingSpec::from_value(members.raw("sharding")?)?,
+                    keys: members.required("keys")?,
+                    value_bytes: members.required("value_bytes")?,
+                    file_bytes: members.required("file_bytes")?,
+                    shards: members.required("shards")?,
+                    dropped: members.required("dropped")?,
+                },
             };
             Ok(Publication { published, manifest: members.parsed("manifest")? })
         };

@@ -19,7 +19,7 @@ use crate::format::digest::{Digest, Digester};
 ///
 /// let plan = PartPlan::for_counts(1000, 100_000, Profile::Local, 3)?;
 /// let job = cluster::job_directory(&store, "1")?;
-/// let options = BuildOptions::default();
+/// let options = BuildOptions::new();
 ///
 /// let mut receipts = Vec::new();
 /// for task in 0..4 {
@@ -30,7 +30,7 @@ use crate::format::digest::{Digest, Digester};
 /// let spills = SpillSet::new(&plan, &job, receipts)?;
 /// let parts = (0..3).map(|part| spills.build_part(part, &job, &options)).collect::<sharddb::Result<Vec<_>>>()?;
 /// let published = spills.publish(&store, "1", parts, &options)?;
-/// assert_eq!(published.keys, 1000);
+/// assert_eq!(published.content.keys, 1000);
 /// assert_eq!(ShardDb::open(&store)?.get(7)?.unwrap(), b"of task 3");
 /// # std::fs::remove_dir_all(&store).unwrap();
 /// # Ok::<(), sharddb::Error>(())

@@ -33,7 +33,7 @@ use crate::write::{BuildOptions, Source};
 /// use sharddb::{BuildOptions, Profile};
 ///
 /// let plan = PartPlan::for_counts(1000, 100_000, Profile::Local, 4)?;
-/// let mut spill = SpillWriter::create(store.join("parts-1"), &plan, 7, &BuildOptions::default())?;
+/// let mut spill = SpillWriter::create(store.join("parts-1"), &plan, 7, &BuildOptions::new())?;
 /// spill.extend((0..1000).map(|key| (key, format!("value {key}"))))?;
 /// let receipt = spill.finish()?;
 /// assert_eq!((receipt.task(), receipt.pairs()), (7, 1000));

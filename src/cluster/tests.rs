@@ -85,7 +85,7 @@ impl Scene {
     pub(super) fn new() -> Scene {
         let (directory, one, case) = (TempDir::in_memory(), TempDir::in_memory(), small("a"));
         case.by_loader(one.path()).unwrap();
-        let mut loader = BulkLoader::create_default(directory.path().join("store")).unwrap();
+        let mut loader = BulkLoader::create(directory.path().join("store")).unwrap();
         loader.insert(7, "old").unwrap();
         loader.finish().unwrap();
         Scene { directory, case, expected: files(&one.path().join("gen-0000000001")) }
@@ -270,7 +270,7 @@ fn a_repeated_publication_changes_nothing() {
     assert_eq!(scene.publish(&spills, parts.clone()).unwrap(), published);
     assert!(files(&scene.store()) == before);
 
-    let mut loader = BulkLoader::create_default(scene.store()).unwrap();
+    let mut loader = BulkLoader::create(scene.store()).unwrap();
     loader.insert(7, "newer").unwrap();
     let newer = loader.finish().unwrap();
     assert_eq!(scene.publish(&spills, parts.clone()).unwrap(), published);
@@ -304,7 +304,7 @@ fn a_mark_of_a_number_that_another_writer_took_is_void() {
     let mark = fs::read_dir(done.job()).unwrap().next().unwrap().unwrap();
     let name = mark.file_name().into_string().unwrap().replace("published", "publishing");
     fs::copy(mark.path(), scene.job().join(name)).unwrap();
-    let mut loader = BulkLoader::create_default(scene.store()).unwrap();
+    let mut loader = BulkLoader::create(scene.store()).unwrap();
     loader.insert(7, "of another writer").unwrap();
     assert_eq!(loader.finish().unwrap().generation, published.generation);
     let again = scene.publish(&other_spills, other_parts).unwrap();
@@ -327,7 +327,7 @@ fn an_interrupted_publication_does_not_replace_a_later_one() {
         let mark = fs::read_dir(scene.job()).unwrap().next().unwrap().unwrap();
         let interrupted = mark.file_name().into_string().unwrap().replace("published", "publishing");
         fs::rename(mark.path(), scene.job().join(&interrupted)).unwrap();
-        let mut loader = BulkLoader::create_default(scene.store()).unwrap();
+        let mut loader = BulkLoader::create(scene.store()).unwrap();
         loader.insert(7, "newer").unwrap();
         let newer = loader.finish().unwrap().generation;
         if is_collected {
@@ -395,7 +395,7 @@ fn a_job_may_come_before_its_store() {
     let (store, case) = (directory.path().join("new/store"), small("a"));
     assert_eq!(clean(&store, None).unwrap_err().kind(), ErrorKind::NotFound);
     let published = by_parts(&case, &store).unwrap();
-    assert_eq!((published.generation.get(), published.keys), (1, 80));
+    assert_eq!((published.generation.get(), published.content.keys), (1, 80));
     let given_up = directory.path().join("given up");
     case.spill(&job_directory(&given_up, "2").unwrap(), 0).unwrap();
     assert_eq!(Store::open(&given_up).unwrap_err().kind(), ErrorKind::NotFound);
@@ -411,7 +411,7 @@ fn no_tasks_and_empty_tasks_are_an_empty_generation() {
         let directory = TempDir::new();
         let case = Case { tasks: (0..tasks).map(|_| vec![]).collect(), ..small("a") };
         let published = by_parts(&case, &directory.path().join("store")).unwrap();
-        assert_eq!((published.keys, published.shards), (0, 0));
+        assert_eq!((published.content.keys, published.content.shards), (0, 0));
     }
 }
 
@@ -419,7 +419,7 @@ fn no_tasks_and_empty_tasks_are_an_empty_generation() {
 fn a_writer_that_is_dropped_or_fails_leaves_nothing() {
     let directory = TempDir::new();
     let job = directory.path().join("parts-1");
-    let mut options = BuildOptions::default();
+    let mut options = BuildOptions::new();
     options.memory(TOO_LITTLE);
     let plan = PartPlan::for_counts(100, 100, Profile::Local, 3).unwrap();
     let create = || SpillWriter::create(&job, &plan, 0, &options).unwrap();
@@ -457,7 +457,7 @@ fn a_writer_that_is_dropped_or_fails_leaves_nothing() {
 fn a_spill_is_hardly_larger_than_its_pairs() {
     let directory = TempDir::new();
     let plan = PartPlan::for_counts(1_000_000, 100_000_000, Profile::Local, 64).unwrap();
-    let mut options = BuildOptions::default();
+    let mut options = BuildOptions::new();
     options.memory(8 << 20).durable(false);
     let mut spill = SpillWriter::create(directory.path(), &plan, 0, &options).unwrap();
     spill.extend((0..200_000_u64).map(|key| (key, [7; 100]))).unwrap();
@@ -487,7 +487,7 @@ fn child_builds_a_part() {
     // more than 16 runs, of which a merge may open a quarter of the limit, and memory for more than 30 threads
     let pairs =
         |task: u64| (0..200).map(move |key| Pair { key: key * 7 + task, preamble: vec![], value: vec![7; 4000] });
-    let mut options = BuildOptions::default();
+    let mut options = BuildOptions::new();
     options.spec(spec).threads(64).durable(false).memory(15 << 20).on_duplicate(joined());
     let case = Case {
         plan: PartPlan::even(spec, 1).unwrap(),

@@ -19,7 +19,6 @@ mod stored;
 mod units;
 
 use std::collections::BTreeSet;
-use std::num::NonZero;
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -83,7 +82,7 @@ const MOST_REMEMBERED: usize = 1 << 16;
 /// # let (before, after) = (directory.join("before"), directory.join("after"));
 /// # std::fs::create_dir_all(&directory).unwrap();
 /// # for (store, pairs) in [(&before, [(7, "seven"), (8, "eight")]), (&after, [(7, "SEVEN"), (9, "nine")])] {
-/// #     let mut loader = sharddb::BulkLoader::create_default(store)?;
+/// #     let mut loader = sharddb::BulkLoader::create(store)?;
 /// #     pairs.iter().try_for_each(|(key, value)| loader.insert(*key, value))?;
 /// #     loader.finish()?;
 /// # }
@@ -112,8 +111,44 @@ const MOST_REMEMBERED: usize = 1 << 16;
 pub struct Diff {
     old: Snapshot,
     new: Snapshot,
-    threads: Option<NonZero<usize>>,
+    options: DiffOptions,
+}
+
+/// Options of a comparison; see [`Diff::between_with`].
+///
+/// ```no_run
+/// # fn main() -> sharddb::Result<()> {
+/// use sharddb::ShardDb;
+/// use sharddb::diff::{Diff, DiffOptions};
+///
+/// let (old, new) = (ShardDb::open("before")?.snapshot(), ShardDb::open("after")?.snapshot());
+/// println!("{:?}", Diff::between_with(&old, &new, DiffOptions::new().threads(2)).count()?);
+/// # Ok(()) }
+/// ```
+#[derive(Clone, Debug, Default)]
+pub struct DiffOptions {
+    threads: usize,
     progress: Progress,
+}
+
+impl DiffOptions {
+    /// Creates the default options.
+    pub fn new() -> DiffOptions {
+        DiffOptions::default()
+    }
+
+    /// Sets the number of threads that compare. Default: 0, which is one per core that the process may use when the work
+    /// starts. If the process cannot start them all, it works with fewer.
+    pub fn threads(&mut self, threads: usize) -> &mut DiffOptions {
+        self.threads = threads;
+        self
+    }
+
+    /// Sets the progress that the comparison reports, and that ends it with an error of kind `Cancelled`. Default: none.
+    pub fn progress(&mut self, progress: &Progress) -> &mut DiffOptions {
+        self.progress = progress.clone();
+        self
+    }
 }
 
 /// The result of a comparison; see [`Diff::run`].
@@ -150,20 +185,12 @@ impl DiffTotals {
 impl Diff {
     /// Creates a comparison of two databases. Reads nothing.
     pub fn between(old: &Snapshot, new: &Snapshot) -> Diff {
-        Diff { old: old.clone(), new: new.clone(), threads: None, progress: Progress::default() }
+        Diff::between_with(old, new, &DiffOptions::new())
     }
 
-    /// Sets the number of threads that compare. Default: one per processor. With fewer threads than requested, it works
-    /// with those.
-    pub fn threads(&mut self, threads: NonZero<usize>) -> &mut Diff {
-        self.threads = Some(threads);
-        self
-    }
-
-    /// Sets the progress that the comparison reports, and that ends it with an error of kind `Cancelled`. Default: none.
-    pub fn progress(&mut self, progress: &Progress) -> &mut Diff {
-        self.progress = progress.clone();
-        self
+    /// Like [`between`](Diff::between), with options.
+    pub fn between_with(old: &Snapshot, new: &Snapshot, options: &DiffOptions) -> Diff {
+        Diff { old: old.clone(), new: new.clone(), options: options.clone() }
     }
 
     /// Calls `f` with every change, in the [order](Diff#order) of the comparison, until `f` breaks.
@@ -172,7 +199,8 @@ impl Diff {
     /// value is one `Err`, with its key; a bad minishard or shard is one `Err`, and none of its keys is a change.
     pub fn run<B>(&self, mut f: impl FnMut(Result<Change>) -> ControlFlow<B>) -> ControlFlow<B, DiffTotals> {
         let counts = self.old.key_count().zip(self.new.key_count());
-        self.progress.begin(Phase::Compare, counts.map_or(0, |(old, new)| old.saturating_add(new)));
+        let progress = &self.options.progress;
+        progress.begin(Phase::Compare, counts.map_or(0, |(old, new)| old.saturating_add(new)));
         let mut run = Run { diff: self, totals: DiffTotals::default(), reported: BTreeSet::new() };
         if have_equal_places(self.old.spec(), self.new.spec()) {
             run.walk(&Comparison::Merge, &mut f)?;
@@ -182,7 +210,7 @@ impl Diff {
                 run.walk(&Comparison::LookUp(run.looked_up(other)), &mut f)?;
             }
         }
-        if let Err(cancelled) = self.progress.check() {
+        if let Err(cancelled) = progress.check() {
             run.totals.errors += 1;
             f(Err(cancelled))?;
         }
@@ -231,7 +259,7 @@ impl<'a> Run<'a> {
         comparison: &Comparison<'_>,
         f: &mut impl FnMut(Result<Change>) -> ControlFlow<B>,
     ) -> ControlFlow<B> {
-        let Diff { old, new, progress, .. } = self.diff;
+        let Diff { old, new, options: DiffOptions { threads, progress } } = self.diff;
         let mut units = Units::new(&old.generation, &new.generation, comparison.looked_up());
         let next = || if progress.is_cancelled() { None } else { units.next() };
         let unchanged = AtomicU64::new(0);
@@ -245,7 +273,7 @@ impl<'a> Run<'a> {
             progress.add(compared.keys);
             unchanged.fetch_add(compared.unchanged, Ordering::Relaxed);
         };
-        let threads = threads::count(self.diff.threads.map_or(0, NonZero::get));
+        let threads = threads::count(*threads);
         let room = threads.get().saturating_mul(BATCHES_PER_THREAD * BATCH);
         let outcome =
             in_order(threads, room, next, compare, |batch| batch.into_iter().try_for_each(|item| self.take(item, f)));
@@ -297,7 +325,7 @@ impl<'a> Run<'a> {
             Item::EqualShard { keys } => {
                 totals.equal_shards += 1;
                 totals.unchanged += keys;
-                self.diff.progress.add(2 * keys);
+                self.diff.options.progress.add(2 * keys);
                 ControlFlow::Continue(())
             }
             Item::BadPair(error) => {

@@ -40,14 +40,14 @@ impl ShardDb {
     ///
     /// ```
     /// # let store = std::env::temp_dir().join(format!("sharddb-watch-doc-{}", std::process::id()));
-    /// # let mut loader = sharddb::BulkLoader::create_default(&store)?;
+    /// # let mut loader = sharddb::BulkLoader::create(&store)?;
     /// # loader.insert(42, b"old")?;
     /// # loader.finish()?;
     /// use std::time::Duration;
     ///
     /// let db = sharddb::ShardDb::open(&store)?;
     /// let watch = db.watch(Duration::from_millis(10))?;
-    /// # let mut loader = sharddb::BulkLoader::create_default(&store)?;
+    /// # let mut loader = sharddb::BulkLoader::create(&store)?;
     /// # loader.insert(42, b"new")?;
     /// # loader.finish()?;
     /// // .. another process publishes a generation ..
@@ -60,7 +60,7 @@ impl ShardDb {
     /// # Ok::<(), sharddb::Error>(())
     /// ```
     pub fn watch(&self, interval: Duration) -> Result<Watch> {
-        WatchOptions::new(interval).start([self.clone()])
+        WatchOptions::new().interval(interval).start([self.clone()])
     }
 }
 
@@ -68,18 +68,19 @@ impl ShardDb {
 ///
 /// ```no_run
 /// # fn main() -> sharddb::Result<()> {
-/// use std::time::Duration;
-/// use sharddb::read::WatchOptions;
+/// use std::ops::ControlFlow;
+/// use sharddb::WatchOptions;
 ///
 /// // SAFETY: nobody edits the files of this store.
 /// let db = unsafe { sharddb::ShardDb::open_mapped("store")? };
-/// let watch = WatchOptions::new(Duration::from_secs(1))
+/// let watch = WatchOptions::new()
 ///     .before_swap(|new| {
 ///         if new.get(42)?.is_none() {
 ///             return Err("the new generation lacks key 42".into());
 ///         }
 ///         // verifies everything and prepares lookups, so that none of them has to
-///         new.try_for_each(|_, _| Ok::<(), sharddb::Error>(()))?;
+///         let scanned = new.scan(|pair| pair.map_or_else(ControlFlow::Break, |_| ControlFlow::Continue(())));
+///         scanned.break_value().map_or(Ok(()), Err)?;
 ///         new.warm()?.wait();
 ///         Ok(())
 ///     })
@@ -94,10 +95,22 @@ pub struct WatchOptions {
     after_swap: Option<Arc<AfterSwap>>,
 }
 
+impl Default for WatchOptions {
+    fn default() -> WatchOptions {
+        WatchOptions { interval: Duration::from_secs(1), before_swap: None, after_swap: None }
+    }
+}
+
 impl WatchOptions {
-    /// Creates options without hooks. An interval of less than a millisecond counts as one.
-    pub fn new(interval: Duration) -> WatchOptions {
-        WatchOptions { interval: interval.max(SHORTEST), before_swap: None, after_swap: None }
+    /// Creates the default options.
+    pub fn new() -> WatchOptions {
+        WatchOptions::default()
+    }
+
+    /// Sets the time between two looks at the stores, at least a millisecond. Default: 1 second.
+    pub fn interval(&mut self, interval: Duration) -> &mut WatchOptions {
+        self.interval = interval.max(SHORTEST);
+        self
     }
 
     /// Sets a function that is called with each new generation when it is open and before it is served, to validate it

@@ -164,7 +164,7 @@ impl Salvage {
     ///
     /// The first pair of a duplicate key is kept. Sparse shards are allowed, since most of the data may be lost.
     pub fn build_options(&self) -> BuildOptions {
-        let mut options = BulkLoader::options();
+        let mut options = BuildOptions::new();
         options.spec(*self.spec()).checks(true).on_duplicate(OnDuplicate::KeepFirst).allow_sparse(true);
         if let Some(layout) = self.generation.layout() {
             options.value_alignment(layout.value_alignment);

@@ -59,6 +59,7 @@ pub(crate) use self::lease::{Lease, LeasedGeneration, generation_gone};
 pub(crate) use self::link::Shared;
 pub use self::moved::MovedIn;
 pub(crate) use self::publish::{CompleteGeneration, PendingGeneration, Replaced};
+pub(crate) use self::scratch::is_candidate;
 pub use self::staging::{StagedFile, Staging};
 
 use self::adopt::Foreign;
@@ -324,6 +325,15 @@ impl Store {
     /// `Locked` if there is another writer; `NotFound` if the store no longer exists; `InvalidInput` if the directory
     /// is no longer a store, or `lock` is a foreign file; `Io`.
     pub fn writer(&self) -> Result<StoreWriter> {
+        self.writer_with(&WriterOptions::new())
+    }
+
+    /// Like [`writer`](Store::writer), with options.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`writer`](Store::writer).
+    pub fn writer_with(&self, options: &WriterOptions) -> Result<StoreWriter> {
         let lock = Lock::acquire(&self.path, || self.prepare())?;
         scratch::clear(&self.path)?;
         // a writer that was killed after its last rename may have left the names unsynced
@@ -332,7 +342,8 @@ impl Store {
         Ok(StoreWriter {
             path: self.path.clone(),
             lock: SharedLock::new(&self.path, lock),
-            progress: Progress::default(),
+            progress: options.progress.clone(),
+            allow_empty: options.allow_empty,
         })
     }
 
@@ -381,16 +392,48 @@ pub struct StoreWriter {
     path: PathBuf,
     lock: SharedLock,
     progress: Progress,
+    pub(crate) allow_empty: bool,
 }
 
-impl StoreWriter {
+/// Options of a [`StoreWriter`]; see [`Store::writer_with`].
+///
+/// ```no_run
+/// # fn main() -> sharddb::Result<()> {
+/// use sharddb::{Progress, Store, WriterOptions};
+///
+/// let progress = Progress::new(); // a clone of it shows another thread how far this is
+/// let writer = Store::open("store")?.writer_with(WriterOptions::new().progress(&progress))?;
+/// writer.gc(2)?;
+/// # Ok(()) }
+/// ```
+#[derive(Clone, Debug, Default)]
+pub struct WriterOptions {
+    progress: Progress,
+    allow_empty: bool,
+}
+
+impl WriterOptions {
+    /// Creates the default options.
+    pub fn new() -> WriterOptions {
+        WriterOptions::default()
+    }
+
     /// Sets the progress that an adoption or a garbage collection reports, and that cancels it: before another block of a
     /// file, or before another generation is removed. Default: none.
-    pub fn progress(&mut self, progress: &Progress) -> &mut StoreWriter {
+    pub fn progress(&mut self, progress: &Progress) -> &mut WriterOptions {
         self.progress = progress.clone();
         self
     }
 
+    /// Sets whether a candidate of [`adopt_unpublished`](StoreWriter::adopt_unpublished) may replace a generation with keys
+    /// although it has none, like [`BuildOptions::allow_empty`](crate::BuildOptions::allow_empty). Default: false.
+    pub fn allow_empty(&mut self, allow: bool) -> &mut WriterOptions {
+        self.allow_empty = allow;
+        self
+    }
+}
+
+impl StoreWriter {
     /// Begins a new generation. Its spill files are written under `temp_root` if given, else into the store.
     ///
     /// Errors: `Corrupt` if `current` or `history` is damaged; `InvalidInput` if no number is left, or a foreign file

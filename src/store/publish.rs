@@ -102,6 +102,11 @@ impl PendingGeneration {
 
     /// Returns the directory for the auxiliary files and, unless their place is nested, the shards. When
     /// [`complete`](Self::complete) is called, it must contain only the files that the manifest lists, and the spill
+    /// Returns the path of the store.
+    pub(crate) fn store(&self) -> &Path {
+        &self.store
+    }
+
     /// directory.
     pub(crate) fn path(&self) -> &Path {
         &self.path

@@ -79,6 +79,12 @@ pub(super) fn is_temporary_name(name: &str) -> bool {
     Temporary::from_name(name).is_some()
 }
 
+/// Whether a directory has the name of an unpublished generation.
+pub(crate) fn is_candidate(directory: &Path) -> bool {
+    let name = directory.file_name().and_then(|name| name.to_str());
+    name.is_some_and(|name| name.starts_with(GENERATION_PREFIX) && is_temporary_name(name))
+}
+
 /// Creates a temporary directory for a generation.
 pub(super) fn create(store: &Path) -> Result<PathBuf> {
     fs::create_unique_dir(store, GENERATION_PREFIX)

@@ -520,16 +520,15 @@ fn a_cancelled_adoption_leaves_nothing() {
     let store = store_of(directory.path(), 1);
     Sample::new(2).write_all(built.path());
     let before = (directory.names(), built.names());
-    let mut writer = store.writer().unwrap();
     let progress = Progress::new();
-    writer.progress(&progress);
+    let writer = store.writer_with(WriterOptions::new().progress(&progress)).unwrap();
     progress.cancel();
     for error in [writer.adopt(built.path()).unwrap_err(), writer.adopt_by_moving(built.path()).unwrap_err()] {
         assert_eq!(error.kind(), ErrorKind::Cancelled);
     }
     assert_eq!((directory.names(), built.names()), before);
-    writer.progress(&Progress::new());
-    assert_eq!(writer.adopt(built.path()).unwrap(), id(2));
+    drop(writer);
+    assert_eq!(store.writer().unwrap().adopt(built.path()).unwrap(), id(2));
 }
 
 #[test]
@@ -537,14 +536,13 @@ fn a_cancelled_garbage_collection_removes_nothing() {
     let directory = TempDir::new();
     let store = store_of(directory.path(), 3);
     let before = directory.names();
-    let mut writer = store.writer().unwrap();
     let progress = Progress::new();
-    writer.progress(&progress);
+    let writer = store.writer_with(WriterOptions::new().progress(&progress)).unwrap();
     progress.cancel();
     assert_eq!(writer.gc(1).unwrap_err().kind(), ErrorKind::Cancelled);
     assert_eq!(directory.names(), before);
-    writer.progress(&Progress::new());
-    assert_eq!(writer.gc(1).unwrap().removed, [id(1), id(2)]);
+    drop(writer);
+    assert_eq!(store.writer().unwrap().gc(1).unwrap().removed, [id(1), id(2)]);
 }
 
 #[test]
@@ -555,7 +553,7 @@ fn an_adoption_counts_the_bytes_of_the_files_that_it_reads() {
     let files = built.names().into_iter().filter(|name| name.ends_with(".shard"));
     let expected: u64 = files.map(|name| built.path().join(name).metadata().unwrap().len()).sum();
     let progress = Progress::new();
-    store.writer().unwrap().progress(&progress).adopt(built.path()).unwrap();
+    store.writer_with(WriterOptions::new().progress(&progress)).unwrap().adopt(built.path()).unwrap();
     assert_eq!((expected > 0, progress.done(), progress.total()), (true, expected, expected));
 }
 

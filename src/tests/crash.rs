@@ -18,7 +18,7 @@ use crate::format::spec::ShardingSpec;
 use crate::fs::disk::{self, Disk, Fault, Loss, Tree, Watch};
 use crate::store::{GenerationId, Store};
 use crate::write::UpdateOptions;
-use crate::{BulkLoader, OnDuplicate, OpenOptions, Updater, VerifyLevel, VerifyReads};
+use crate::{BuildOptions, OnDuplicate, OpenOptions, VerifyLevel, VerifyReads};
 
 /// Length of a value that is too large for a batch and so goes to the file of large pairs.
 const BEYOND_A_BATCH: usize = 4 << 20;
@@ -92,7 +92,7 @@ impl Scene {
 
     /// Builds a generation whose shards are in two nested directories.
     fn build_volume(&self, label: u64) -> Result<GenerationId> {
-        let mut options = BulkLoader::options();
+        let mut options = BuildOptions::new();
         options.spec(spec()).threads(1).sharding_at("/scales/0");
         options.info(r#"{"scales": [{"key": "scales/s0"}, {"key": "s1"}]}"#);
         let mut loader = options.create(self.path("store"))?;
@@ -103,7 +103,7 @@ impl Scene {
     }
 
     fn build_by(&self, label: u64, spilling: bool) -> Result<GenerationId> {
-        let mut options = BulkLoader::options();
+        let mut options = BuildOptions::new();
         options.spec(spec()).threads(1).on_duplicate(OnDuplicate::KeepLast);
         if spilling {
             options.memory(TOO_LITTLE).temp_dir(self.path("spills"));
@@ -184,7 +184,7 @@ fn updates_from_spills(scene: &Scene) -> Result<u64> {
 
 fn update(scene: &Scene, options: &UpdateOptions) -> Result<u64> {
     let label = label_of(&scene.path("store")) % UPDATED + UPDATED;
-    let mut updater = Updater::new(scene.path("store"), options)?;
+    let mut updater = options.open(scene.path("store"))?;
     updater.put(0, vec![0xee; BEYOND_A_BATCH])?; // replaced below
     for key in (0..KEYS).filter(|key| spec().route(*key).shard == spec().route(0).shard) {
         updater.delete(key)?;
@@ -199,7 +199,7 @@ fn update(scene: &Scene, options: &UpdateOptions) -> Result<u64> {
 fn merges(scene: &Scene) -> Result<u64> {
     let label = label_of(&scene.path("store"));
     let input = OpenOptions::new().open(scene.path("store"))?.snapshot();
-    let mut options = BulkLoader::options();
+    let mut options = BuildOptions::new();
     options.spec(spec()).threads(1).merge(scene.path("store"), &[input])?.publish()?;
     Ok(label)
 }

@@ -11,7 +11,7 @@ use crate::fs::disk::Watch;
 use crate::store::testing::id;
 use crate::store::{GenerationId, Store};
 use crate::verify::FindingKind;
-use crate::{BulkLoader, OpenOptions, Updater, VerifyLevel};
+use crate::{BuildOptions, OpenOptions, VerifyLevel};
 
 const KEYS: u64 = 20;
 
@@ -54,14 +54,14 @@ fn lists(store: &Store) -> Result<u64> {
 }
 
 fn build(store: &Store, label: u64) -> Result<u64> {
-    let mut loader = BulkLoader::options().threads(1).create(store.path())?;
+    let mut loader = BuildOptions::new().threads(1).create(store.path())?;
     (0..KEYS).try_for_each(|key| loader.insert(key, value(label, key)))?;
     Ok(loader.finish()?.generation.get())
 }
 
 /// Gives all keys the values of the label 4.
 fn updates(store: &Store) -> Result<u64> {
-    let mut updater = Updater::new(store.path(), crate::write::UpdateOptions::new().threads(1))?;
+    let mut updater = crate::write::UpdateOptions::new().threads(1).open(store.path())?;
     (0..KEYS).try_for_each(|key| updater.put(key, value(4, key)))?;
     Ok(updater.finish()?.0.generation.get())
 }

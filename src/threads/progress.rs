@@ -108,7 +108,7 @@ impl Phase {
 /// use sharddb::{ErrorKind, Phase, Progress};
 ///
 /// let progress = Progress::new();
-/// let mut loader = sharddb::BulkLoader::options().progress(&progress).create(&store)?;
+/// let mut loader = sharddb::BuildOptions::new().progress(&progress).create(&store)?;
 /// loader.insert(7, b"seven")?;
 /// assert_eq!((progress.phase(), progress.done()), (Phase::Insert, 5));
 ///

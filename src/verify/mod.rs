@@ -21,14 +21,14 @@ mod gaps;
 mod key_sum;
 mod minishard;
 mod misplaced;
+pub(crate) mod options;
 mod range_state;
 mod report;
 mod shard;
 mod team;
 
-use std::num::NonZero;
-
 pub use finding::{Finding, FindingKind, Severity};
+pub use options::VerifyOptions;
 pub use report::VerifyReport;
 
 use crate::error::{Error, ErrorKind, Result};
@@ -36,6 +36,7 @@ use crate::format::{manifest, multilod};
 use crate::read::generation::Generation;
 use crate::read::snapshot::Snapshot;
 use crate::read::sorted_keys::key_file::KeyFile;
+use crate::threads;
 use crate::threads::progress::{Phase, Progress};
 use crate::verify::directory::Listing;
 use crate::verify::key_sum::KeySum;
@@ -92,14 +93,15 @@ impl Snapshot {
     /// in memory, and the directory as it is on disk now. A database [from pairs](crate::ShardDb::from_pairs) has no
     /// directory, and its one shard is verified.
     ///
-    /// Memory: one minishard index, and 32 bytes per key of one shard, with spare capacity; with gzip or positioned reads
-    /// also one value and some blocks.
+    /// Memory: 32 bytes per key, with spare capacity, of the shards that are verified at the same time, which are one or two
+    /// if they are large; for each thread one minishard index and, with gzip or positioned reads, one value and some blocks.
     ///
     /// Time and memory are linear in the length of the files, whatever their indexes state. In a shard of L bytes,
     /// verification reads at most 2 L bytes of minishard indexes and at most 64 L bytes of values and preambles, and
     /// keeps at most L + 2^19 keys and minishards, and of a foreign data set of multi-resolution meshes all positions, 16
     /// bytes per key. Only shards whose ranges overlap, or with many empty values, would need more; the rest is then left
-    /// out and reported as a finding. Holes of sparse files are skipped.
+    /// out and reported as a finding. On several threads these bounds hold twice: a shard whose ranges exceed them is verified
+    /// again as a whole. Holes of sparse files are skipped.
     ///
     /// # Errors
     ///
@@ -118,39 +120,16 @@ impl Snapshot {
     /// # Ok(()) }
     /// ```
     pub fn verify(&self, level: VerifyLevel) -> Result<VerifyReport> {
-        self.verify_with(level, NonZero::<usize>::MIN, &Progress::new())
+        self.verify_with(level, &VerifyOptions::new())
     }
 
-    /// Like [`verify`](Snapshot::verify), on up to `threads` threads. The report is the same, with the findings in the same
-    /// order. Large shards are divided by minishards, so one shard is enough for all threads.
-    ///
-    /// `progress` counts the bytes of the shards that were read; a shard that is read twice counts twice, and other files
-    /// do not count. If the process cannot start more threads, fewer are used.
-    ///
-    /// Memory: that of [`verify`](Snapshot::verify) for each thread: 32 bytes per key of the shards that are verified at
-    /// the same time, which are one or two if they are large, and one minishard index, value and some blocks per thread.
-    /// The bounds for hostile shards hold twice: a shard whose ranges exceed them is verified again as a whole.
+    /// Like [`verify`](Snapshot::verify), with options.
     ///
     /// # Errors
     ///
     /// Those of [`verify`](Snapshot::verify); `Cancelled`.
-    ///
-    /// ```no_run
-    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// use sharddb::{Progress, VerifyLevel};
-    ///
-    /// let snapshot = sharddb::ShardDb::open("store")?.snapshot();
-    /// let progress = Progress::new(); // a clone of it shows another thread how far this is
-    /// let report = snapshot.verify_with(VerifyLevel::Data, std::thread::available_parallelism()?, &progress)?;
-    /// assert!(report.is_clean());
-    /// # Ok(()) }
-    /// ```
-    pub fn verify_with(
-        &self,
-        level: VerifyLevel,
-        threads: NonZero<usize>,
-        progress: &Progress,
-    ) -> Result<VerifyReport> {
+    pub fn verify_with(&self, level: VerifyLevel, options: &VerifyOptions) -> Result<VerifyReport> {
+        let (threads, progress) = (threads::count(options.threads), &options.progress);
         let generation = &*self.generation;
         let mut report = VerifyReport::new(level);
         let listing = Listing::read(generation)?;
@@ -248,7 +227,7 @@ mod tests {
     use crate::common::TempDir;
     use crate::format::key_file::{DirectoryBuilder, Group, Shape, Tag, Tail, encode_block};
     use crate::verify::finding::Finding;
-    use crate::{BulkLoader, OpenOptions};
+    use crate::{BuildOptions, OpenOptions};
 
     /// Replaces the key file of the store by one with the right tag and other blocks.
     fn replace(store: &Path, blocks: &[Vec<u64>]) {
@@ -281,7 +260,7 @@ mod tests {
     #[test]
     fn a_key_file_with_other_keys_is_found() {
         let store = TempDir::new();
-        let mut loader = BulkLoader::options().ordered(true).durable(false).create(store.path()).unwrap();
+        let mut loader = BuildOptions::new().ordered(true).durable(false).create(store.path()).unwrap();
         (0..1500u64).for_each(|key| loader.insert(2 * key, b"").unwrap());
         loader.finish().unwrap();
         let right: Vec<u64> = (0..1500).map(|key| 2 * key).collect();

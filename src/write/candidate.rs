@@ -1,7 +1,6 @@
 //! Candidates: generations that are complete and not published yet.
 
 use std::fmt;
-use std::num::NonZero;
 use std::path::Path;
 
 use crate::error::{Error, ErrorKind, Result};
@@ -10,11 +9,9 @@ use crate::format::multilod;
 use crate::format::spec::ShardingSpec;
 use crate::fs::disk;
 use crate::plural::Plural;
-use crate::read::database::ShardDb;
 use crate::read::options::OpenOptions;
 use crate::store::{CompleteGeneration, GenerationId, Replaced, StoreWriter};
-use crate::threads::progress::Progress;
-use crate::verify::{VerifyLevel, VerifyReport};
+use crate::verify::{VerifyLevel, VerifyOptions, VerifyReport};
 use crate::write::BuildOptions;
 
 /// A complete generation that is not published yet. It can be opened and verified, and then published or dropped.
@@ -22,17 +19,21 @@ use crate::write::BuildOptions;
 /// It is a directory in the store with a temporary name, which readers of the store do not find. It holds the writer
 /// lock of the store. A candidate that is dropped without [`publish`](Candidate::publish) is removed.
 ///
+/// Opening its [`path`](Candidate::path) opens all shards, since publishing renames the directory: the database stays on this
+/// generation and can be read after that. By positioned reads it keeps a quarter of the descriptors that the process may have
+/// open; reads of further shards fail with `GenerationGone` then.
+///
 /// ```
 /// # let store = std::env::temp_dir().join(format!("sharddb-candidate-doc-{}", std::process::id()));
-/// use sharddb::{BulkLoader, OpenOptions, VerifyLevel};
+/// use sharddb::{BulkLoader, ShardDb, VerifyLevel};
 ///
-/// let mut loader = BulkLoader::create_default(&store)?;
+/// let mut loader = BulkLoader::create(&store)?;
 /// loader.insert(7, b"seven")?;
 /// let candidate = loader.finish_unpublished()?;
 /// assert!(candidate.verify(VerifyLevel::Data)?.is_clean());
-/// assert_eq!(candidate.open(&OpenOptions::new())?.get(7)?.unwrap(), b"seven");
+/// assert_eq!(ShardDb::open(candidate.path())?.get(7)?.unwrap(), b"seven");
 /// let published = candidate.publish()?;
-/// assert_eq!(published.keys, 1);
+/// assert_eq!(published.content.keys, 1);
 /// # std::fs::remove_dir_all(&store).unwrap();
 /// # Ok::<(), sharddb::Error>(())
 /// ```
@@ -46,15 +47,22 @@ pub struct Candidate {
     unchanged: Option<GenerationId>,
 }
 
-/// The content of a generation.
-#[derive(Clone, Copy, Debug)]
-struct Content {
-    spec: ShardingSpec,
-    keys: u64,
-    value_bytes: u64,
-    file_bytes: u64,
-    shards: u64,
-    dropped: u64,
+/// What a generation contains, as its build counted it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Content {
+    /// The specification, given or planned.
+    pub spec: ShardingSpec,
+    /// The number of keys.
+    pub keys: u64,
+    /// The stored bytes of all values.
+    pub value_bytes: u64,
+    /// The bytes of all shard files.
+    pub file_bytes: u64,
+    /// The number of shard files.
+    pub shards: u64,
+    /// The number of pairs that were dropped because of a duplicate key.
+    pub dropped: u64,
 }
 
 /// The generation that is current after [`BulkLoader::finish`](crate::BulkLoader::finish), [`Candidate::publish`] and their
@@ -62,10 +70,10 @@ struct Content {
 ///
 /// ```
 /// # let store = std::env::temp_dir().join(format!("sharddb-published-doc-{}", std::process::id()));
-/// let mut loader = sharddb::BulkLoader::create_default(&store)?;
+/// let mut loader = sharddb::BulkLoader::create(&store)?;
 /// loader.insert(7, b"seven")?;
 /// let published = loader.finish()?;
-/// assert_eq!((published.generation.get(), published.keys, published.value_bytes), (1, 1, 5));
+/// assert_eq!((published.generation.get(), published.content.keys, published.content.value_bytes), (1, 1, 5));
 /// assert!(published.is_new && published.keys_before.is_none());
 /// # std::fs::remove_dir_all(&store).unwrap();
 /// # Ok::<(), sharddb::Error>(())
@@ -79,18 +87,8 @@ pub struct Published {
     pub is_new: bool,
     /// The number of keys of the generation that was current before; `None` if there was none, or its manifest cannot be read.
     pub keys_before: Option<u64>,
-    /// The specification, given or planned.
-    pub spec: ShardingSpec,
-    /// The number of keys.
-    pub keys: u64,
-    /// The stored bytes of all values.
-    pub value_bytes: u64,
-    /// The bytes of all shard files.
-    pub file_bytes: u64,
-    /// The number of shard files.
-    pub shards: u64,
-    /// The number of pairs that were dropped because of a duplicate key.
-    pub dropped: u64,
+    /// What it contains.
+    pub content: Content,
 }
 
 impl Candidate {
@@ -134,85 +132,14 @@ impl Candidate {
         Ok(self)
     }
 
-    /// Sets whether the candidate may replace a generation with keys although it has none, like
-    /// [`BuildOptions::allow_empty`](crate::BuildOptions::allow_empty).
-    pub fn allow_empty(mut self, allow: bool) -> Candidate {
-        self.allow_empty = allow;
-        self
-    }
-
     /// Returns the directory. Publishing renames it.
     pub fn path(&self) -> &Path {
         self.generation.path()
     }
 
-    /// Returns the specification, given or planned.
-    pub fn spec(&self) -> &ShardingSpec {
-        &self.content.spec
-    }
-
-    /// Returns the number of keys.
-    pub fn keys(&self) -> u64 {
-        self.content.keys
-    }
-
-    /// Returns the stored bytes of all values.
-    pub fn value_bytes(&self) -> u64 {
-        self.content.value_bytes
-    }
-
-    /// Returns the bytes of all shard files.
-    pub fn file_bytes(&self) -> u64 {
-        self.content.file_bytes
-    }
-
-    /// Returns the number of shard files.
-    pub fn shards(&self) -> u64 {
-        self.content.shards
-    }
-
-    /// Returns the number of pairs that were dropped because of a duplicate key.
-    pub fn dropped(&self) -> u64 {
-        self.content.dropped
-    }
-
-    /// Opens the candidate for positioned reads, like [`OpenOptions::open`].
-    ///
-    /// Opens all shards, but keeps only a quarter of the descriptors that the process may have. After publishing, reads of
-    /// other shards fail with `GenerationGone`; open the store instead.
-    ///
-    /// # Errors
-    ///
-    /// Those of [`OpenOptions::open`] and of opening a shard.
-    pub fn open(&self, options: &OpenOptions) -> Result<ShardDb> {
-        opened(options.open(self.path())?)
-    }
-
-    /// Opens the candidate by mapping its files, like [`OpenOptions::open_mapped`].
-    ///
-    /// Opens all shards, so that reads continue to work after publishing, which renames the directory. The database
-    /// stays on this generation.
-    ///
-    /// # Errors
-    ///
-    /// Those of [`OpenOptions::open`] and of opening a shard.
-    ///
-    /// # Safety
-    ///
-    /// The same as for [`OpenOptions::open_mapped`]. Dropping the candidate is safe: its files are removed, not truncated.
-    #[expect(unsafe_code, reason = "passes on the safety contract of `OpenOptions::open_mapped`")]
-    pub unsafe fn open_mapped(&self, options: &OpenOptions) -> Result<ShardDb> {
-        // SAFETY: the caller upholds the contract of `OpenOptions::open_mapped`, which is the same.
-        opened(unsafe { options.open_mapped(self.path()) }?)
-    }
-
-    /// Reads the candidate into memory, like [`OpenOptions::load`].
-    ///
-    /// # Errors
-    ///
-    /// Those of [`OpenOptions::load`] and of reading a shard.
-    pub fn load(&self, options: &OpenOptions) -> Result<ShardDb> {
-        opened(options.load(self.path())?)
+    /// Returns what it contains.
+    pub fn content(&self) -> &Content {
+        &self.content
     }
 
     /// Verifies the candidate, like [`Snapshot::verify`](crate::Snapshot::verify).
@@ -221,7 +148,7 @@ impl Candidate {
     ///
     /// Those of [`Snapshot::verify`](crate::Snapshot::verify). Damage is reported as a finding, not as an error.
     pub fn verify(&self, level: VerifyLevel) -> Result<VerifyReport> {
-        self.verify_with(level, NonZero::<usize>::MIN, &Progress::new())
+        self.verify_with(level, &VerifyOptions::new())
     }
 
     /// Verifies the candidate, like [`Snapshot::verify_with`](crate::Snapshot::verify_with).
@@ -229,13 +156,8 @@ impl Candidate {
     /// # Errors
     ///
     /// Those of [`Snapshot::verify_with`](crate::Snapshot::verify_with). Damage is reported as a finding, not as an error.
-    pub fn verify_with(
-        &self,
-        level: VerifyLevel,
-        threads: NonZero<usize>,
-        progress: &Progress,
-    ) -> Result<VerifyReport> {
-        OpenOptions::new().check_shards(false).open(self.path())?.snapshot().verify_with(level, threads, progress)
+    pub fn verify_with(&self, level: VerifyLevel, options: &VerifyOptions) -> Result<VerifyReport> {
+        OpenOptions::new().check_shards(false).open(self.path())?.snapshot().verify_with(level, options)
     }
 
     /// Publishes the candidate under the next generation number and makes it current. If it is that of an update without
@@ -261,23 +183,13 @@ impl Candidate {
     /// Publishes like [`publish`](Candidate::publish). Calls `before` with the result first; its error is returned and
     /// nothing is published.
     pub(crate) fn publish_after(self, before: impl FnOnce(&Published) -> Result<()>) -> Result<Published> {
-        let Content { spec, keys, value_bytes, file_bytes, shards, dropped } = self.content;
+        let content = self.content;
         let replaced = self.generation.replaced()?;
         let keys_before = replaced.and_then(|replaced| replaced.keys);
-        let of = |generation, is_new| Published {
-            generation,
-            is_new,
-            keys_before,
-            spec,
-            keys,
-            value_bytes,
-            file_bytes,
-            shards,
-            dropped,
-        };
+        let of = |generation, is_new| Published { generation, is_new, keys_before, content };
         match (replaced, self.unchanged) {
             (Some(Replaced { id, .. }), Some(unchanged)) if id == unchanged => return Ok(of(id, false)),
-            (Some(replaced), _) if keys == 0 && !self.allow_empty => check_emptied(replaced)?,
+            (Some(replaced), _) if content.keys == 0 && !self.allow_empty => check_emptied(replaced)?,
             _ => {}
         }
         let publish = || self.generation.publish_after(|generation| before(&of(generation, true)));
@@ -296,11 +208,6 @@ fn check_emptied(replaced: Replaced) -> Result<()> {
     Err(Error::new(ErrorKind::Empty, message))
 }
 
-fn opened(db: ShardDb) -> Result<ShardDb> {
-    db.snapshot().generation.open_all_shards()?;
-    Ok(db)
-}
-
 impl fmt::Debug for Candidate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Candidate").field("path", &self.path()).field("content", &self.content).finish()
@@ -316,6 +223,6 @@ impl StoreWriter {
     /// Those of [`adopt`](StoreWriter::adopt).
     pub fn adopt_unpublished(&self, directory: impl AsRef<Path>) -> Result<Candidate> {
         let (manifest, copy) = self.copy(directory.as_ref())?;
-        Ok(Candidate::new(copy, &manifest, 0, &BuildOptions::default()))
+        Ok(Candidate::new(copy, &manifest, 0, BuildOptions::new().allow_empty(self.allow_empty)))
     }
 }

@@ -4,10 +4,10 @@ use std::fmt;
 use std::io::Read;
 use std::path::Path;
 
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::format::multilod;
 use crate::fs::disk;
-use crate::store::{PendingGeneration, Store};
+use crate::store::{PendingGeneration, Store, StoreWriter};
 use crate::threads::progress::Phase;
 use crate::write::generation_writer::GenerationWriter;
 use crate::write::options::BuildOptions;
@@ -24,11 +24,11 @@ use crate::write::{Candidate, Published};
 /// ```
 /// # fn main() -> sharddb::Result<()> {
 /// # let store = std::env::temp_dir().join(format!("sharddb-bulk-doc-{}", std::process::id()));
-/// let mut loader = sharddb::BulkLoader::create_default(&store)?;
+/// let mut loader = sharddb::BulkLoader::create(&store)?;
 /// loader.insert(7, b"seven")?;
 /// loader.insert(3, b"three")?;
 /// let published = loader.finish()?;
-/// assert_eq!(published.keys, 2);
+/// assert_eq!(published.content.keys, 2);
 ///
 /// let db = sharddb::ShardDb::open(&store)?;
 /// assert_eq!(db.get(7)?.unwrap(), b"seven");
@@ -46,23 +46,23 @@ pub struct BulkLoader {
 }
 
 impl BulkLoader {
-    /// Returns the default options. [`BuildOptions::create`] begins the build.
-    pub fn options() -> BuildOptions {
-        BuildOptions::default()
-    }
-
-    /// Creates a loader with default options.
+    /// Creates a loader with the default [`BuildOptions`].
     ///
     /// # Errors
     ///
     /// Those of [`BuildOptions::create`].
-    pub fn create_default(store: impl AsRef<Path>) -> Result<BulkLoader> {
-        BuildOptions::default().create(store)
+    pub fn create(store: impl AsRef<Path>) -> Result<BulkLoader> {
+        BuildOptions::new().create(store)
     }
 
-    fn create(store: &Path, mut options: BuildOptions) -> Result<BulkLoader> {
+    /// Begins a build. `begin` begins its generation, given the directory for spill files.
+    fn begin(
+        begin: impl FnOnce(Option<&Path>) -> Result<PendingGeneration>,
+        options: &BuildOptions,
+    ) -> Result<BulkLoader> {
+        let mut options = options.starting()?;
         let nested = options.check_info()?; // fail before the build rather than at its end
-        let begin = || Store::create(store)?.writer()?.begin(options.temp_dir.as_deref())?.with_shards_in(nested);
+        let begin = || begin(options.temp_dir.as_deref())?.with_shards_in(nested);
         let pending = disk::with_syncs_if(options.durable, begin)?;
         let sorter = Sorter::of_build(&options, pending.spill_dir())?;
         options.progress.begin(Phase::Insert, 0);
@@ -96,41 +96,14 @@ impl BulkLoader {
     ///
     /// ```
     /// # let store = std::env::temp_dir().join(format!("sharddb-extend-doc-{}", std::process::id()));
-    /// let mut loader = sharddb::BulkLoader::create_default(&store)?;
+    /// let mut loader = sharddb::BulkLoader::create(&store)?;
     /// loader.extend((0..1000).map(|key| (key, format!("value {key}"))))?;
-    /// assert_eq!(loader.finish()?.keys, 1000);
+    /// assert_eq!(loader.finish()?.content.keys, 1000);
     /// # std::fs::remove_dir_all(&store).unwrap();
     /// # Ok::<(), sharddb::Error>(())
     /// ```
     pub fn extend<V: AsRef<[u8]>>(&mut self, pairs: impl IntoIterator<Item = (u64, V)>) -> Result<()> {
         pairs.into_iter().try_for_each(|(key, value)| self.insert(key, value))
-    }
-
-    /// Adds all pairs of an iterator whose items may be errors, such as the lines of a file.
-    ///
-    /// # Errors
-    ///
-    /// The first error of the iterator or of [`insert`](BulkLoader::insert). The pairs before it were added.
-    ///
-    /// ```
-    /// # let store = std::env::temp_dir().join(format!("sharddb-try-extend-doc-{}", std::process::id()));
-    /// use std::io::BufRead;
-    ///
-    /// let mut loader = sharddb::BulkLoader::create_default(&store)?;
-    /// let lines = b"one\ntwo\n".lines().enumerate();
-    /// loader.try_extend::<_, std::io::Error>(lines.map(|(at, line)| Ok((at as u64, line?))))?;
-    /// assert_eq!(loader.finish()?.keys, 2);
-    /// # std::fs::remove_dir_all(&store).unwrap();
-    /// # Ok::<(), std::io::Error>(())
-    /// ```
-    pub fn try_extend<V: AsRef<[u8]>, E: From<Error>>(
-        &mut self,
-        pairs: impl IntoIterator<Item = Result<(u64, V), E>>,
-    ) -> Result<(), E> {
-        pairs.into_iter().try_for_each(|pair| {
-            let (key, value) = pair?;
-            self.insert(key, value).map_err(E::from)
-        })
     }
 
     /// Adds a pair with a preamble: bytes that are stored directly before the value and are never encoded.
@@ -213,7 +186,31 @@ impl BuildOptions {
     /// store; `Corrupt` or `TooLarge` if `current` or `history` is damaged; `TooLarge` or `InvalidSpec` for an invalid
     /// [`info`](BuildOptions::info); those of [`sharding_at`](BuildOptions::sharding_at); `Io`.
     pub fn create(&self, store: impl AsRef<Path>) -> Result<BulkLoader> {
-        BulkLoader::create(store.as_ref(), self.starting()?)
+        BulkLoader::begin(|temp_dir| Store::create(store)?.writer()?.begin(temp_dir), self)
+    }
+}
+
+impl StoreWriter {
+    /// Begins a generation of the store, like [`BuildOptions::create`]. The writer goes on, and keeps the lock after the build.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`BuildOptions::create`].
+    ///
+    /// ```
+    /// # let store = std::env::temp_dir().join(format!("sharddb-writer-loader-doc-{}", std::process::id()));
+    /// use sharddb::{BuildOptions, Store};
+    ///
+    /// let writer = Store::create(&store)?.writer()?;
+    /// let mut loader = writer.loader(&BuildOptions::new())?;
+    /// loader.insert(7, b"seven")?;
+    /// loader.finish()?;
+    /// assert!(writer.gc(1)?.removed.is_empty()); // no other writer came between
+    /// # std::fs::remove_dir_all(&store).unwrap();
+    /// # Ok::<(), sharddb::Error>(())
+    /// ```
+    pub fn loader(&self, options: &BuildOptions) -> Result<BulkLoader> {
+        BulkLoader::begin(|temp_dir| self.begin(temp_dir), options)
     }
 }
 

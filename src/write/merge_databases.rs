@@ -46,18 +46,18 @@ impl BuildOptions {
     ///
     /// ```
     /// # let directory = std::env::temp_dir().join(format!("sharddb-merge-databases-doc-{}", std::process::id()));
-    /// use sharddb::{BulkLoader, OnDuplicate, ShardDb};
+    /// use sharddb::{BuildOptions, BulkLoader, OnDuplicate, ShardDb};
     ///
     /// for (name, pairs) in [("a", [(1, "one"), (2, "two")]), ("b", [(2, "zwei"), (3, "drei")])] {
-    ///     let mut loader = BulkLoader::create_default(directory.join(name))?;
+    ///     let mut loader = BulkLoader::create(directory.join(name))?;
     ///     loader.extend(pairs)?;
     ///     loader.finish()?;
     /// }
     /// let inputs = [ShardDb::open(directory.join("a"))?, ShardDb::open(directory.join("b"))?];
     /// let inputs = inputs.map(|db| db.snapshot());
-    /// let mut options = BulkLoader::options();
+    /// let mut options = BuildOptions::new();
     /// let merged = options.on_duplicate(OnDuplicate::KeepLast).merge(directory.join("all"), &inputs)?;
-    /// assert_eq!(merged.publish()?.keys, 3);
+    /// assert_eq!(merged.publish()?.content.keys, 3);
     /// assert_eq!(ShardDb::open(directory.join("all"))?.get(2)?.unwrap(), b"zwei");
     /// # std::fs::remove_dir_all(&directory).unwrap();
     /// # Ok::<(), sharddb::Error>(())

@@ -8,7 +8,7 @@ use crate::common::{TempDir, sets};
 use crate::format::hash::HashFunction;
 use crate::format::spec::{Encoding, ShardingSpec};
 use crate::write::{BuildOptions, OnDuplicate};
-use crate::{BulkLoader, ErrorKind, ShardDb, Snapshot, VerifyLevel};
+use crate::{ErrorKind, ShardDb, Snapshot, VerifyLevel};
 
 type Pairs = BTreeMap<u64, Vec<u8>>;
 
@@ -29,7 +29,7 @@ fn build(options: &BuildOptions, store: &Path, pairs: &Pairs) -> Snapshot {
 }
 
 fn options(memory: u64, threads: usize) -> BuildOptions {
-    let mut options = BulkLoader::options();
+    let mut options = BuildOptions::new();
     options.memory(memory).threads(threads).durable(false).allow_sparse(true);
     options
 }
@@ -106,7 +106,7 @@ fn a_merge_has_the_bytes_of_a_build_of_the_merged_pairs() {
                         options.spec(*spec);
                     }
                     let candidate = options.merge(&store, &databases).unwrap();
-                    let dropped = candidate.dropped();
+                    let dropped = candidate.content().dropped;
                     let published = candidate.publish().unwrap();
                     match policy {
                         OnDuplicate::Merge(_) => assert_eq!(dropped, 0, "{what}"),
@@ -114,7 +114,7 @@ fn a_merge_has_the_bytes_of_a_build_of_the_merged_pairs() {
                     }
                     check(&store, &expected);
                     let whole = directory.path().join("whole");
-                    build(self::options(memory, threads).spec(published.spec), &whole, &expected);
+                    build(self::options(memory, threads).spec(published.content.spec), &whole, &expected);
                     assert!(files_of(&store) == files_of(&whole), "{what}");
                     fs::remove_dir_all(&store).unwrap();
                     fs::remove_dir_all(&whole).unwrap();
@@ -149,12 +149,8 @@ fn foreign_inputs_are_merged() {
         let mut databases = vec![build(&options(16 << 20, 1), &directory.path().join(format!("native-{n}")), &native)];
         for set in some {
             let database = ShardDb::open(set).unwrap().snapshot();
-            let mut map = Pairs::new();
-            let pairs = database.try_for_each(|key, value| {
-                map.insert(key, value.to_vec());
-                Ok::<(), crate::Error>(())
-            });
-            pairs.unwrap();
+            let pairs = database.iter().map(Result::unwrap);
+            let map = pairs.map(|entry| (entry.key(), entry.value().unwrap().to_vec())).collect();
             maps.push(map);
             databases.push(database);
         }
@@ -191,10 +187,10 @@ fn nothing_merges_to_an_empty_generation() {
     let directory = TempDir::new();
     let store = directory.path().join("store");
     let published = options(16 << 20, 1).merge(&store, &[]).unwrap().publish().unwrap();
-    assert_eq!(published.keys, 0);
+    assert_eq!(published.content.keys, 0);
     let empty = ShardDb::open(&store).unwrap().snapshot();
     let published = options(16 << 20, 1).merge(&store, &[empty.clone(), empty]).unwrap().publish().unwrap();
-    assert_eq!((published.keys, published.generation.get()), (0, 2));
+    assert_eq!((published.content.keys, published.generation.get()), (0, 2));
 }
 
 /// Shards with one key each become minishards of one shard, so the reader is several shards ahead of the copies.

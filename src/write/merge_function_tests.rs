@@ -8,7 +8,7 @@ use crate::common::TempDir;
 use crate::format::hash::HashFunction;
 use crate::format::spec::{Encoding, ShardingSpec};
 use crate::write::{BuildOptions, Values};
-use crate::{BulkLoader, ErrorKind, OnDuplicate, ShardDb, VerifyLevel};
+use crate::{ErrorKind, OnDuplicate, ShardDb, VerifyLevel};
 
 /// Writes the key, and the length and the bytes of each value, so that order and completeness are visible.
 fn list(key: u64, values: &mut Values<'_>, to: &mut dyn Write) -> io::Result<()> {
@@ -36,7 +36,7 @@ fn listed(key: u64, values: &[Vec<u8>]) -> Vec<u8> {
 }
 
 fn options(memory: u64, threads: usize, spec: Option<ShardingSpec>) -> BuildOptions {
-    let mut options = BulkLoader::options();
+    let mut options = BuildOptions::new();
     options.memory(memory).threads(threads).durable(false).on_duplicate(OnDuplicate::merge(list));
     if let Some(spec) = spec {
         options.spec(spec);
@@ -77,9 +77,9 @@ fn values_arrive_once_and_in_the_order_of_insertion() {
             let mut loader = options(memory, threads, spec).create(directory.path().join("store")).unwrap();
             keys.clone().for_each(|(n, key)| loader.insert(key, value(n)).unwrap());
             let published = loader.finish().unwrap();
-            assert_eq!(published.dropped, 0);
+            assert_eq!(published.content.dropped, 0);
             check(&directory.path().join("store"), &expected);
-            files.push((published.spec, published.file_bytes));
+            files.push((published.content.spec, published.content.file_bytes));
         }
     }
     files.sort_by_key(|(spec, _)| spec.to_string());

@@ -51,7 +51,7 @@ mod updated_pairs;
 mod updater;
 mod workers;
 
-pub use candidate::{Candidate, Published};
+pub use candidate::{Candidate, Content, Published};
 pub use loader::BulkLoader;
 pub use merge_function::{MergeFunction, Values};
 #[cfg(feature = "testing")]

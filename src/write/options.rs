@@ -49,14 +49,14 @@ const MAX_OPEN_RUNS: usize = 512;
 /// The policy for duplicate keys.
 ///
 /// ```
-/// use sharddb::{BulkLoader, OnDuplicate};
+/// use sharddb::{BuildOptions, OnDuplicate};
 ///
 /// # let store = std::env::temp_dir().join(format!("sharddb-duplicate-doc-{}", std::process::id()));
-/// let mut loader = BulkLoader::options().on_duplicate(OnDuplicate::KeepLast).create(&store)?;
+/// let mut loader = BuildOptions::new().on_duplicate(OnDuplicate::KeepLast).create(&store)?;
 /// loader.insert(7, b"first")?;
 /// loader.insert(7, b"last")?;
 /// let published = loader.finish()?;
-/// assert_eq!((published.keys, published.dropped), (1, 1));
+/// assert_eq!((published.content.keys, published.content.dropped), (1, 1));
 /// # std::fs::remove_dir_all(&store).unwrap();
 /// # Ok::<(), sharddb::Error>(())
 /// ```
@@ -87,15 +87,15 @@ impl OnDuplicate {
     ///
     /// ```
     /// # let store = std::env::temp_dir().join(format!("sharddb-merge-doc-{}", std::process::id()));
-    /// use sharddb::{BulkLoader, OnDuplicate, ShardDb};
+    /// use sharddb::{BuildOptions, OnDuplicate, ShardDb};
     ///
     /// let concatenate = OnDuplicate::merge(|_key, values, to| {
     ///     while values.copy_next(to)? {}
     ///     Ok(())
     /// });
-    /// let mut loader = BulkLoader::options().on_duplicate(concatenate).create(&store)?;
+    /// let mut loader = BuildOptions::new().on_duplicate(concatenate).create(&store)?;
     /// loader.extend([(7, "se"), (3, "three"), (7, "ven")])?;
-    /// assert_eq!(loader.finish()?.keys, 2);
+    /// assert_eq!(loader.finish()?.content.keys, 2);
     /// assert_eq!(ShardDb::open(&store)?.get(7)?.unwrap(), b"seven");
     /// # std::fs::remove_dir_all(&store).unwrap();
     /// # Ok::<(), sharddb::Error>(())
@@ -117,13 +117,13 @@ impl OnDuplicate {
     }
 }
 
-/// Options of a build. [`create`](BuildOptions::create) begins it.
+/// Options of a build. [`create`](BuildOptions::create) begins it, and [`merge`](BuildOptions::merge) merges databases.
 ///
 /// ```
 /// # let store = std::env::temp_dir().join(format!("sharddb-options-doc-{}", std::process::id()));
-/// let mut loader = sharddb::BulkLoader::options().memory(64 << 20).threads(2).create(&store)?;
+/// let mut loader = sharddb::BuildOptions::new().memory(64 << 20).threads(2).create(&store)?;
 /// loader.insert(7, b"seven")?;
-/// assert_eq!(loader.finish()?.keys, 1);
+/// assert_eq!(loader.finish()?.content.keys, 1);
 /// # std::fs::remove_dir_all(&store).unwrap();
 /// # Ok::<(), sharddb::Error>(())
 /// ```
@@ -182,6 +182,11 @@ impl Default for BuildOptions {
 }
 
 impl BuildOptions {
+    /// Creates the default options.
+    pub fn new() -> BuildOptions {
+        BuildOptions::default()
+    }
+
     /// Sets the maximum memory of the loader in bytes, at least 16 MiB.
     ///
     /// Default: a quarter of the memory that the process may use when the build starts, but at least 16 MiB and at most 4 GiB.
@@ -303,10 +308,10 @@ impl BuildOptions {
     ///
     /// ```
     /// # let store = std::env::temp_dir().join(format!("sharddb-scale-doc-{}", std::process::id()));
-    /// use sharddb::{BulkLoader, ShardDb};
+    /// use sharddb::{BuildOptions, ShardDb};
     ///
     /// let info = r#"{"type": "image", "scales": [{"key": "8_8_8", "encoding": "raw"}, {"key": "16_16_16"}]}"#;
-    /// let mut loader = BulkLoader::options().info(info).sharding_at("/scales/0").create(&store)?;
+    /// let mut loader = BuildOptions::new().info(info).sharding_at("/scales/0").create(&store)?;
     /// loader.insert(0, [7; 64])?;
     /// loader.finish()?;
     /// let db = ShardDb::open(&store)?;
@@ -332,14 +337,14 @@ impl BuildOptions {
     ///
     /// ```
     /// # let store = std::env::temp_dir().join(format!("sharddb-like-doc-{}", std::process::id()));
-    /// use sharddb::{BulkLoader, ShardDb};
+    /// use sharddb::{BuildOptions, ShardDb};
     ///
-    /// let mut loader = BulkLoader::options().info(r#"{"unit": "m"}"#).create(&store)?;
+    /// let mut loader = BuildOptions::new().info(r#"{"unit": "m"}"#).create(&store)?;
     /// loader.insert(7, b"seven")?;
     /// loader.finish()?;
     ///
     /// let old = ShardDb::open(&store)?.snapshot();
-    /// let mut loader = BulkLoader::options().like(&old)?.create(&store)?;
+    /// let mut loader = BuildOptions::new().like(&old)?.create(&store)?;
     /// loader.insert(7, b"sieben")?;
     /// loader.finish()?;
     /// assert!(ShardDb::open(&store)?.snapshot().info()?.unwrap().contains(r#""unit": "m""#));
@@ -501,7 +506,7 @@ mod tests {
 
     #[test]
     fn the_default_is_within_its_bounds() {
-        assert!(DEFAULT_MEMORY.contains(&BuildOptions::default().memory_now()));
-        assert_eq!(BuildOptions::default().memory(MIN_MEMORY).starting().unwrap().memory, Some(MIN_MEMORY));
+        assert!(DEFAULT_MEMORY.contains(&BuildOptions::new().memory_now()));
+        assert_eq!(BuildOptions::new().memory(MIN_MEMORY).starting().unwrap().memory, Some(MIN_MEMORY));
     }
 }

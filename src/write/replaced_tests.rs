@@ -10,7 +10,7 @@ use crate::format::hash::HashFunction;
 use crate::format::manifest;
 use crate::format::spec::ShardingSpec;
 use crate::write::UpdateOptions;
-use crate::{BulkLoader, OpenOptions, Published, ShardDb, Store, Updater};
+use crate::{BuildOptions, OpenOptions, Published, ShardDb, Store, Updater};
 
 /// Two values of equal length and CRC-32, after any key.
 const COLLISION: [&str; 2] = ["plumless", "buckeroo"];
@@ -18,7 +18,7 @@ const COLLISION: [&str; 2] = ["plumless", "buckeroo"];
 /// Builds eight shards with the keys 0 to 99.
 fn build(store: &Path) -> Published {
     let spec = ShardingSpec::new(HashFunction::Identity, 0, 1, 3).unwrap();
-    let mut loader = BulkLoader::options().spec(spec).durable(false).create(store).unwrap();
+    let mut loader = BuildOptions::new().spec(spec).durable(false).create(store).unwrap();
     loader
         .extend((0..100).map(|key| (key, if key == 42 { COLLISION[0].to_string() } else { format!("value {key}") })))
         .unwrap();
@@ -26,7 +26,7 @@ fn build(store: &Path) -> Published {
 }
 
 fn updater(store: &Path) -> Updater {
-    Updater::new(store, UpdateOptions::new().durable(false)).unwrap()
+    UpdateOptions::new().durable(false).open(store).unwrap()
 }
 
 /// The names in a store.
@@ -58,7 +58,7 @@ fn an_update_without_effect_publishes_nothing() {
         let (published, _) = updater.finish().unwrap();
         assert!(!published.is_new, "{what}");
         assert_eq!(
-            (published.generation, published.keys, published.keys_before),
+            (published.generation, published.content.keys, published.keys_before),
             (first.generation, 100, Some(100)),
             "{what}"
         );
@@ -108,7 +108,7 @@ fn an_update_of_another_base_is_published() {
     build(&base);
     build(&store);
     let base = OpenOptions::new().open(&base).unwrap().snapshot();
-    let updater = Updater::with_base(&store, &base, UpdateOptions::new().durable(false)).unwrap();
+    let updater = UpdateOptions::new().durable(false).create(&store, &base).unwrap();
     let (published, _) = updater.finish().unwrap();
     assert!(published.is_new && published.generation.get() == 2);
 }
@@ -117,9 +117,9 @@ fn an_update_of_another_base_is_published() {
 fn an_empty_generation_replaces_no_keys_unless_allowed() {
     let directory = TempDir::new();
     let store = directory.path().join("store");
-    let options = || BulkLoader::options().durable(false).clone();
+    let options = || BuildOptions::new().durable(false).clone();
     let empty = options().create(&store).unwrap().finish().unwrap();
-    assert_eq!((empty.keys, empty.keys_before), (0, None), "there was nothing to lose");
+    assert_eq!((empty.content.keys, empty.keys_before), (0, None), "there was nothing to lose");
     assert_eq!(options().create(&store).unwrap().finish().unwrap().keys_before, Some(0));
     build(&store);
     let before = names(&store);
@@ -133,13 +133,13 @@ fn an_empty_generation_replaces_no_keys_unless_allowed() {
     assert_eq!(emptied.finish().unwrap_err().kind(), ErrorKind::Empty);
     assert_eq!(names(&store), before);
 
-    let mut emptied = Updater::new(&store, UpdateOptions::new().durable(false).allow_empty(true)).unwrap();
+    let mut emptied = UpdateOptions::new().durable(false).allow_empty(true).open(&store).unwrap();
     (0..100).try_for_each(|key| emptied.delete(key)).unwrap();
     let (published, _) = emptied.finish().unwrap();
-    assert_eq!((published.keys, published.keys_before), (0, Some(100)));
+    assert_eq!((published.content.keys, published.keys_before), (0, Some(100)));
     build(&store);
     let emptied = options().allow_empty(true).create(&store).unwrap().finish().unwrap();
-    assert_eq!((emptied.keys, emptied.keys_before), (0, Some(100)));
+    assert_eq!((emptied.content.keys, emptied.keys_before), (0, Some(100)));
 }
 
 /// What cannot be read may have keys.
@@ -151,10 +151,10 @@ fn an_empty_generation_does_not_replace_a_damaged_one() {
     let path = Store::open(&store).unwrap().generation_path(id).join(manifest::FILE_NAME);
     fs::remove_file(&path).unwrap(); // it is read-only
     fs::write(&path, b"{}").unwrap();
-    let error = BulkLoader::options().durable(false).create(&store).unwrap().finish().unwrap_err();
+    let error = BuildOptions::new().durable(false).create(&store).unwrap().finish().unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Empty, "{error}");
     assert!(error.to_string().contains("cannot be read and may have some"), "{error}");
-    let mut loader = BulkLoader::options().durable(false).create(&store).unwrap();
+    let mut loader = BuildOptions::new().durable(false).create(&store).unwrap();
     loader.insert(1, "one").unwrap();
     assert_eq!(loader.finish().unwrap().keys_before, None);
 }

@@ -81,7 +81,7 @@ impl Round {
     }
 
     fn build_options(&self) -> BuildOptions {
-        let mut options = BulkLoader::options();
+        let mut options = BuildOptions::new();
         options.spec(self.spec).allow_sparse(true).checks(self.checks).ordered(self.ordered);
         options.value_alignment(ValueAlignment::new(self.alignment).unwrap());
         options.info(r#"{"foreign": [1, 2]}"#).memory(self.memory).threads(self.threads).durable(false);
@@ -192,8 +192,7 @@ fn an_update_has_the_bytes_of_a_full_build() {
             let what = format!("round {round}, step {step}: {settings:?}");
             let changes = settings.changes(&mut random, keys);
             let expected = apply(&mut pairs, &changes);
-            let (generation, report) =
-                update(Updater::new(&store, &settings.update_options()).unwrap(), &changes).unwrap();
+            let (generation, report) = update(settings.update_options().open(&store).unwrap(), &changes).unwrap();
             assert_eq!(
                 (report.added, report.replaced, report.deleted, report.absent, report.overridden),
                 (expected.added, expected.replaced, expected.deleted, expected.absent, expected.overridden),
@@ -216,7 +215,7 @@ fn store_of_64_shards(directory: &Path) -> (PathBuf, Pairs) {
     let spec = ShardingSpec::new(HashFunction::Identity, 0, 2, 6).unwrap();
     let pairs: Pairs = (0..2000).map(|key| (key, (Vec::new(), format!("value {key}").into_bytes()))).collect();
     let store = directory.join("store");
-    build(BulkLoader::options().spec(spec).durable(false), &store, &pairs);
+    build(BuildOptions::new().spec(spec).durable(false), &store, &pairs);
     (store, pairs)
 }
 
@@ -237,7 +236,7 @@ fn shards_without_a_change_keep_their_file() {
     assert_eq!(before.len(), 65);
     let changes: Vec<Change> = (0..10).map(|number| (number * 256, Some((Vec::new(), vec![1, 2])))).collect();
     apply(&mut pairs, &changes);
-    let (_, report) = update(Updater::new(&store, &UpdateOptions::new()).unwrap(), &changes).unwrap();
+    let (_, report) = update(Updater::open(&store).unwrap(), &changes).unwrap();
     assert_eq!((report.written_shards, report.linked_shards, report.copied_shards), (1, 63, 0));
     let after = inodes_of(&store.join("gen-0000000002"));
     let changed: Vec<&String> =
@@ -274,18 +273,18 @@ fn a_base_keeps_its_modes() {
     let changes: Vec<Change> = vec![(0, Some((Vec::new(), vec![1, 2])))];
     let new = directory.path().join("new");
     let base = OpenOptions::new().open(&given).unwrap().snapshot();
-    let updater = Updater::with_base(&new, &base, &UpdateOptions::new()).unwrap();
+    let updater = UpdateOptions::new().create(&new, &base).unwrap();
     let (_, report) = update(updater, &changes).unwrap();
     assert_eq!((report.written_shards, report.linked_shards, report.copied_shards), (1, 0, 63));
     assert!(modes(&given).iter().all(|mode| *mode == 0o640));
-    let (_, report) = update(Updater::new(&store, &UpdateOptions::new()).unwrap(), &changes).unwrap();
+    let (_, report) = update(Updater::open(&store).unwrap(), &changes).unwrap();
     assert_eq!((report.written_shards, report.linked_shards, report.copied_shards), (1, 63, 0));
     assert!(modes(&store.join("current")).iter().all(|mode| mode & 0o222 == 0));
     // a directory in the store that is none of its generations
     let inside = store.join("mine");
     fs::rename(&given, &inside).unwrap();
     let base = OpenOptions::new().open(&inside).unwrap().snapshot();
-    let updater = Updater::with_base(&store, &base, &UpdateOptions::new()).unwrap();
+    let updater = UpdateOptions::new().create(&store, &base).unwrap();
     assert_eq!(update(updater, &changes).unwrap().1.copied_shards, 63);
     assert!(modes(&inside).iter().all(|mode| *mode == 0o640));
     apply(&mut pairs, &changes);
@@ -299,7 +298,7 @@ fn a_shard_without_keys_has_no_file() {
     let (store, mut pairs) = store_of_64_shards(directory.path());
     let in_shard_5: Vec<Change> = pairs.keys().filter(|key| *key / 4 % 64 == 5).map(|key| (*key, None)).collect();
     apply(&mut pairs, &in_shard_5);
-    let (generation, report) = update(Updater::new(&store, &UpdateOptions::new()).unwrap(), &in_shard_5).unwrap();
+    let (generation, report) = update(Updater::open(&store).unwrap(), &in_shard_5).unwrap();
     assert_eq!((report.deleted, report.written_shards, report.linked_shards), (in_shard_5.len() as u64, 0, 63));
     assert!(!store.join(generation).join("05.shard").exists());
     check_pairs(&store, &pairs);
@@ -310,11 +309,11 @@ fn an_absent_key_to_delete_is_counted_or_an_error() {
     let directory = TempDir::new();
     let (store, pairs) = store_of_64_shards(directory.path());
     let changes = [(5000, None), (7, None), (7, Some((Vec::new(), b"again".to_vec())))];
-    let strict = Updater::new(&store, UpdateOptions::new().strict(true)).unwrap();
+    let strict = UpdateOptions::new().strict(true).open(&store).unwrap();
     let error = update(strict, &changes).unwrap_err();
     assert_eq!((error.kind(), error.key()), (ErrorKind::NotFound, Some(5000)));
     check_pairs(&store, &pairs);
-    let (_, report) = update(Updater::new(&store, &UpdateOptions::new()).unwrap(), &changes).unwrap();
+    let (_, report) = update(Updater::open(&store).unwrap(), &changes).unwrap();
     assert_eq!((report.absent, report.replaced, report.overridden), (1, 1, 1));
 }
 
@@ -322,7 +321,7 @@ fn an_absent_key_to_delete_is_counted_or_an_error() {
 fn an_update_without_changes_links_everything() {
     let directory = TempDir::new();
     let (store, pairs) = store_of_64_shards(directory.path());
-    let (generation, report) = update(Updater::new(&store, &UpdateOptions::new()).unwrap(), &[]).unwrap();
+    let (generation, report) = update(Updater::open(&store).unwrap(), &[]).unwrap();
     assert_eq!((report.written_shards, report.linked_shards), (0, 64));
     assert_same_files(&store.join(generation), &store.join("gen-0000000001"), "no change");
     check_pairs(&store, &pairs);
@@ -334,10 +333,10 @@ fn the_updater_holds_the_lock_and_leaves_nothing_when_dropped() {
     let (store, _) = store_of_64_shards(directory.path());
     let names = |store: &Path| fs::read_dir(store).unwrap().map(|entry| entry.unwrap().file_name()).collect::<Vec<_>>();
     let before = names(&store);
-    let mut updater = Updater::new(&store, &UpdateOptions::new()).unwrap();
+    let mut updater = Updater::open(&store).unwrap();
     updater.put(1, b"one").unwrap();
-    assert_eq!(Updater::new(&store, &UpdateOptions::new()).unwrap_err().kind(), ErrorKind::Locked);
-    assert_eq!(BulkLoader::create_default(&store).unwrap_err().kind(), ErrorKind::Locked);
+    assert_eq!(Updater::open(&store).unwrap_err().kind(), ErrorKind::Locked);
+    assert_eq!(BulkLoader::create(&store).unwrap_err().kind(), ErrorKind::Locked);
     drop(updater);
     assert_eq!(names(&store), before);
 }
@@ -345,12 +344,12 @@ fn the_updater_holds_the_lock_and_leaves_nothing_when_dropped() {
 #[test]
 fn an_update_needs_a_store_with_a_generation() {
     let directory = TempDir::new();
-    let error = Updater::new(directory.path().join("none"), &UpdateOptions::new()).unwrap_err();
+    let error = Updater::open(directory.path().join("none")).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::NotFound);
     let empty = directory.path().join("empty");
     let store = crate::Store::create(&empty).unwrap();
     let writer = store.writer().unwrap();
-    assert!(Updater::new(&empty, &UpdateOptions::new()).is_err());
+    assert!(Updater::open(&empty).is_err());
     drop(writer);
 }
 
@@ -367,12 +366,12 @@ fn damage_of_a_copied_value_is_an_error_with_its_key() {
     fs::remove_file(&shard).unwrap();
     fs::write(&shard, bytes).unwrap();
     let change = |key: u64| [(key, Some((Vec::new(), b"new".to_vec())))];
-    let error = update(Updater::new(&store, &UpdateOptions::new()).unwrap(), &change(4)).unwrap_err();
+    let error = update(Updater::open(&store).unwrap(), &change(4)).unwrap_err();
     assert_eq!((error.kind(), error.key()), (ErrorKind::Corrupt, Some(772)), "{error}");
-    let (_, report) = update(Updater::new(&store, &UpdateOptions::new()).unwrap(), &change(8)).unwrap();
+    let (_, report) = update(Updater::open(&store).unwrap(), &change(8)).unwrap();
     assert_eq!((report.written_shards, report.linked_shards), (1, 63));
     // the key itself can be replaced, which repairs the shard
-    update(Updater::new(&store, &UpdateOptions::new()).unwrap(), &change(772)).unwrap();
+    update(Updater::open(&store).unwrap(), &change(772)).unwrap();
     assert!(ShardDb::open(&store).unwrap().snapshot().verify(VerifyLevel::Data).unwrap().is_clean());
 }
 
@@ -380,7 +379,7 @@ fn damage_of_a_copied_value_is_an_error_with_its_key() {
 fn a_base_that_lost_a_shard_fails_before_publishing() {
     let directory = TempDir::new();
     let (store, _) = store_of_64_shards(directory.path());
-    let updater = Updater::new(&store, &UpdateOptions::new()).unwrap();
+    let updater = Updater::open(&store).unwrap();
     fs::remove_file(store.join("gen-0000000001").join("3f.shard")).unwrap();
     let error = update(updater, &[(0, Some((Vec::new(), b"new".to_vec())))]).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Io, "{error}");
@@ -394,17 +393,14 @@ fn a_foreign_base_is_rewritten_into_a_native_generation() {
     for set in sets("public") {
         let directory = TempDir::new();
         let base = ShardDb::open(&set).unwrap().snapshot();
-        let mut pairs: Pairs = BTreeMap::new();
-        base.try_for_each(|key, value| {
-            pairs.insert(key, (Vec::new(), value.to_vec()));
-            Ok::<(), crate::Error>(())
-        })
-        .unwrap();
+        let stored = base.iter().map(Result::unwrap);
+        let mut pairs: Pairs =
+            stored.map(|entry| (entry.key(), (Vec::new(), entry.value().unwrap().to_vec()))).collect();
         let Some(first) = pairs.keys().next().copied() else { continue };
         let changes = [(first, None), (u64::MAX - 5, Some((Vec::new(), b"new".to_vec()))), (u64::MAX - 6, None)];
         let expected = apply(&mut pairs, &changes);
         let store = directory.path().join("store");
-        let updater = Updater::with_base(&store, &base, &UpdateOptions::new()).unwrap();
+        let updater = UpdateOptions::new().create(&store, &base).unwrap();
         let (_, report) = update(updater, &changes).unwrap();
         assert_eq!((report.added, report.deleted, report.absent), (expected.added, expected.deleted, expected.absent));
         assert_eq!(report.linked_shards, 0);
@@ -423,7 +419,7 @@ fn a_native_base_of_another_store_is_updated() {
     let changes = [(77, Some((Vec::new(), b"new".to_vec())))];
     apply(&mut pairs, &changes);
     let other = directory.path().join("other");
-    let (_, report) = update(Updater::with_base(&other, &base, &UpdateOptions::new()).unwrap(), &changes).unwrap();
+    let (_, report) = update(UpdateOptions::new().create(&other, &base).unwrap(), &changes).unwrap();
     assert_eq!((report.written_shards, report.linked_shards + report.copied_shards), (1, 63));
     check_pairs(&other, &pairs);
 }
@@ -447,14 +443,14 @@ fn shards_that_cannot_be_linked_are_copied_and_verified() {
     }
     let base = OpenOptions::new().open(&linked).unwrap().snapshot();
     let other = directory.path().join("other");
-    let (_, report) = update(Updater::with_base(&other, &base, &UpdateOptions::new()).unwrap(), &changes).unwrap();
+    let (_, report) = update(UpdateOptions::new().create(&other, &base).unwrap(), &changes).unwrap();
     assert_eq!((report.written_shards, report.linked_shards, report.copied_shards), (1, 0, 63));
     check_pairs(&other, &pairs);
     if Path::new("/dev/shm").is_dir() {
         let memory = TempDir::new_in(Path::new("/dev/shm"));
         let base = OpenOptions::new().open(&store).unwrap().snapshot();
         let other = memory.path().join("other");
-        let (_, report) = update(Updater::with_base(&other, &base, &UpdateOptions::new()).unwrap(), &changes).unwrap();
+        let (_, report) = update(UpdateOptions::new().create(&other, &base).unwrap(), &changes).unwrap();
         assert_eq!((report.written_shards, report.linked_shards + report.copied_shards), (1, 63));
         check_pairs(&other, &pairs);
     }
@@ -464,7 +460,7 @@ fn shards_that_cannot_be_linked_are_copied_and_verified() {
     *bytes.last_mut().unwrap() ^= 1;
     fs::remove_file(&shard).unwrap();
     fs::write(&shard, bytes).unwrap();
-    let error = update(Updater::with_base(&other, &base, &UpdateOptions::new()).unwrap(), &changes).unwrap_err();
+    let error = update(UpdateOptions::new().create(&other, &base).unwrap(), &changes).unwrap_err();
     assert_eq!(
         (error.kind(), error.location().shard.map(|shard| shard.0)),
         (ErrorKind::Corrupt, Some(0x3f)),
@@ -479,13 +475,13 @@ fn a_pair_is_copied_after_the_shards_behind_it_were_emptied() {
         let directory = TempDir::new();
         let (store, mut pairs) = store_of_64_shards(directory.path());
         let spec = ShardingSpec::new(HashFunction::Identity, 0, 2, 6).unwrap();
-        build(BulkLoader::options().spec(spec).checks(checks).durable(false), &store, &pairs);
+        build(BuildOptions::new().spec(spec).checks(checks).durable(false), &store, &pairs);
         let in_shard = |key: u64| key / 4 % 64;
         let mut changes: Vec<Change> = vec![(0, Some((Vec::new(), b"new".to_vec())))];
         changes.extend(pairs.keys().filter(|key| (1..20).contains(&in_shard(**key))).map(|key| (*key, None)));
         changes.push((20 * 4, None));
         apply(&mut pairs, &changes);
-        let (_, report) = update(Updater::new(&store, &UpdateOptions::new()).unwrap(), &changes).unwrap();
+        let (_, report) = update(Updater::open(&store).unwrap(), &changes).unwrap();
         assert_eq!((report.written_shards, report.linked_shards), (2, 43));
         check_pairs(&store, &pairs);
     }
@@ -498,7 +494,7 @@ fn pairs_without_a_preamble_keep_having_none() {
         let directory = TempDir::new();
         let store = directory.path().join("store");
         let spec = ShardingSpec::new(HashFunction::Identity, 0, 0, 0).unwrap();
-        let mut options = BulkLoader::options();
+        let mut options = BuildOptions::new();
         options.spec(spec).value_alignment(ValueAlignment::new(alignment).unwrap()).durable(false);
         let mut pairs: Pairs = (0_u64..).zip(0..20).map(|(key, len)| (key, (Vec::new(), vec![7; len % 3]))).collect();
         pairs.insert(20, (b"p".to_vec(), b"x".to_vec()));
@@ -506,7 +502,7 @@ fn pairs_without_a_preamble_keep_having_none() {
         for round in 1..5 {
             let changes = [(3, Some((Vec::new(), vec![9; 700 * round])))];
             apply(&mut pairs, &changes);
-            update(Updater::new(&store, &UpdateOptions::new()).unwrap(), &changes).unwrap();
+            update(Updater::open(&store).unwrap(), &changes).unwrap();
             let snapshot = ShardDb::open(&store).unwrap().snapshot();
             for entry in snapshot.iter().map(|entry| entry.unwrap()) {
                 assert_eq!(entry.preamble().unwrap().is_empty(), entry.key() != 20, "alignment {alignment}, {entry:?}");

@@ -21,7 +21,7 @@ use crate::fs::{self, disk};
 use crate::ids::ShardNumber;
 use crate::read::options::OpenOptions;
 use crate::read::snapshot::Snapshot;
-use crate::store::{PendingGeneration, Shared, Store};
+use crate::store::{PendingGeneration, Shared, Store, StoreWriter};
 use crate::threads::progress::{Phase, Progress};
 use crate::write::duplicates::Duplicates;
 use crate::write::generation_writer::GenerationWriter;
@@ -34,14 +34,11 @@ use crate::write::{Candidate, Published};
 /// The number of the first batch of a foreign base. Those of the changes begin with 0.
 const FIRST_OF_BASE: u64 = 1 << 40;
 
-/// Options of an update. [`Updater::new`] begins it.
+/// Options of an update. [`open`](UpdateOptions::open) begins it.
 ///
 /// ```no_run
 /// # fn main() -> sharddb::Result<()> {
-/// use sharddb::Updater;
-/// use sharddb::write::UpdateOptions;
-///
-/// let mut updater = Updater::new("store", UpdateOptions::new().memory(256 << 20).strict(true))?;
+/// let mut updater = sharddb::UpdateOptions::new().memory(256 << 20).strict(true).open("store")?;
 /// updater.delete(7)?; // an error if the key is absent, since the update is strict
 /// updater.finish()?;
 /// # Ok(()) }
@@ -102,6 +99,63 @@ impl UpdateOptions {
     }
 }
 
+impl UpdateOptions {
+    /// Begins an update of the current generation of a store.
+    ///
+    /// # Errors
+    ///
+    /// `NotFound` if there is no store, or nothing was published; `Locked` if there is another writer; those of
+    /// [`OpenOptions::open`]; `InvalidInput` for too little memory; `Io`.
+    pub fn open(&self, store: impl AsRef<Path>) -> Result<Updater> {
+        Updater::begin(|temp_dir| Store::open(store)?.writer()?.begin(temp_dir), None, self)
+    }
+
+    /// Begins an update of any database, whose result is published in a store. The store is created if it does not
+    /// exist.
+    ///
+    /// Shards of a native generation without a change are linked or copied. All shards of a foreign data set are
+    /// rewritten, since it has no checks.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`open`](UpdateOptions::open) and of reading the base.
+    pub fn create(&self, store: impl AsRef<Path>, base: &Snapshot) -> Result<Updater> {
+        Updater::begin(|temp_dir| Store::create(store)?.writer()?.begin(temp_dir), Some(base), self)
+    }
+}
+
+impl StoreWriter {
+    /// Begins an update of the current generation, like [`UpdateOptions::open`]. The writer goes on, and keeps the lock after the
+    /// update.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`UpdateOptions::open`].
+    ///
+    /// ```
+    /// # let store = std::env::temp_dir().join(format!("sharddb-writer-updater-doc-{}", std::process::id()));
+    /// # for value in ["good", "bad"] {
+    /// #     let mut loader = sharddb::BulkLoader::create(&store)?;
+    /// #     loader.insert(7, value)?;
+    /// #     loader.finish()?;
+    /// # }
+    /// use sharddb::{Store, UpdateOptions};
+    ///
+    /// let writer = Store::open(&store)?.writer()?; // other writers wait until all of it is done
+    /// writer.rollback(None)?;
+    /// let mut updater = writer.updater(&UpdateOptions::new())?;
+    /// updater.put(8, "eight")?;
+    /// updater.finish()?;
+    /// writer.gc(1)?;
+    /// assert_eq!(sharddb::ShardDb::open(&store)?.get(7)?.unwrap(), b"good");
+    /// # std::fs::remove_dir_all(&store).unwrap();
+    /// # Ok::<(), sharddb::Error>(())
+    /// ```
+    pub fn updater(&self, options: &UpdateOptions) -> Result<Updater> {
+        Updater::begin(|temp_dir| self.begin(temp_dir), None, options)
+    }
+}
+
 /// The effect of an update, as returned by [`Updater::finish`].
 ///
 /// See [`Updater`] for an example.
@@ -145,19 +199,18 @@ pub struct UpdateReport {
 ///
 /// ```
 /// # let store = std::env::temp_dir().join(format!("sharddb-updater-doc-{}", std::process::id()));
-/// use sharddb::write::UpdateOptions;
 /// use sharddb::{BulkLoader, ShardDb, Updater};
 ///
-/// let mut loader = BulkLoader::create_default(&store)?;
+/// let mut loader = BulkLoader::create(&store)?;
 /// loader.extend([(1, "one"), (2, "two"), (3, "three")])?;
 /// loader.finish()?;
 ///
-/// let mut updater = Updater::new(&store, &UpdateOptions::new())?;
+/// let mut updater = Updater::open(&store)?;
 /// updater.put(2, "zwei")?;
 /// updater.put(4, "vier")?;
 /// updater.delete(3)?;
 /// let (published, report) = updater.finish()?;
-/// assert_eq!((published.keys, report.added, report.replaced, report.deleted), (3, 1, 1, 1));
+/// assert_eq!((published.content.keys, report.added, report.replaced, report.deleted), (3, 1, 1, 1));
 ///
 /// let db = ShardDb::open(&store)?;
 /// assert_eq!(db.get(2)?.unwrap(), b"zwei");
@@ -181,39 +234,31 @@ pub struct Updater {
 }
 
 impl Updater {
-    /// Begins an update of the current generation of a store.
+    /// Begins an update of the current generation of a store with the default [`UpdateOptions`].
     ///
     /// # Errors
     ///
-    /// `NotFound` if there is no store, or nothing was published; `Locked` if there is another writer; those of
-    /// [`OpenOptions::open`]; `InvalidInput` for too little memory; `Io`.
-    pub fn new(store: impl AsRef<Path>, options: &UpdateOptions) -> Result<Updater> {
-        Updater::begin(&Store::open(store)?, None, options)
+    /// Those of [`UpdateOptions::open`].
+    pub fn open(store: impl AsRef<Path>) -> Result<Updater> {
+        UpdateOptions::new().open(store)
     }
 
-    /// Begins an update of any database, whose result is published in a store. The store is created if it does not
-    /// exist.
-    ///
-    /// Shards of a native generation without a change are linked or copied. All shards of a foreign data set are
-    /// rewritten, since it has no checks.
-    ///
-    /// # Errors
-    ///
-    /// Those of [`new`](Updater::new) and of reading the base.
-    pub fn with_base(store: impl AsRef<Path>, base: &Snapshot, options: &UpdateOptions) -> Result<Updater> {
-        Updater::begin(&Store::create(store)?, Some(base), options)
-    }
-
-    fn begin(store: &Store, base: Option<&Snapshot>, options: &UpdateOptions) -> Result<Updater> {
+    /// Begins an update of `base`, or else of the current generation. `begin` begins the new one, given the directory for
+    /// spill files.
+    fn begin(
+        begin: impl FnOnce(Option<&Path>) -> Result<PendingGeneration>,
+        base: Option<&Snapshot>,
+        options: &UpdateOptions,
+    ) -> Result<Updater> {
         let mut options = options.clone();
         options.build = options.build.starting()?;
-        let begin = || store.writer()?.begin(options.build.temp_dir.as_deref());
+        let begin = || begin(options.build.temp_dir.as_deref());
         let pending = disk::with_syncs_if(options.build.durable, begin)?;
         // opened under the lock, so that no other writer can replace it
         let is_of_store = base.is_none();
         let base = match base {
             Some(base) => base.clone(),
-            None => OpenOptions::new().open(store.path())?.snapshot(),
+            None => OpenOptions::new().open(pending.store())?.snapshot(),
         };
         options.build.spec(*base.spec()).allow_sparse(true).like(&base)?;
         let nested = options.build.check_info()?;

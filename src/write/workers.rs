@@ -278,7 +278,7 @@ mod tests {
 
     fn workers(threads: usize) -> Workers {
         Workers::start(
-            &BuildOptions::default(),
+            &BuildOptions::new(),
             Duplicates::Refuse,
             threads,
             Encoding::Raw,

@@ -74,7 +74,7 @@ impl Case {
             _ => PartPlan::by_sample(spec, &stats, parts),
         };
         let plan = plan.unwrap();
-        let mut options = BuildOptions::default();
+        let mut options = BuildOptions::new();
         options.spec(*plan.spec()).allow_sparse(true).durable(false).threads(1 + usize::from(dice.below(2) == 0) * 2);
         options.memory(if dice.below(2) == 0 { 64 << 20 } else { 30_000 });
         options.checks(dice.below(4) > 0).ordered(dice.below(2) == 0);
@@ -148,7 +148,7 @@ pub(crate) fn small(label: &str) -> Case {
     let value = |task: u64, key: u64| format!("{label}/{task}/{key}").into_bytes();
     let pairs =
         |task: u64| (0..40).map(move |key| Pair { key: key + task * 20, preamble: vec![], value: value(task, key) });
-    let mut options = BuildOptions::default();
+    let mut options = BuildOptions::new();
     options.spec(spec).threads(1).on_duplicate(joined());
     Case {
         plan: PartPlan::even(spec, 3).unwrap(),

@@ -64,7 +64,7 @@ pub(crate) fn spec(label: u64) -> ShardingSpec {
 
 /// Options with the smallest memory, so that few pairs are enough to spill.
 pub(crate) fn options(label: u64) -> BuildOptions {
-    let mut options = BulkLoader::options();
+    let mut options = BuildOptions::new();
     options.spec(spec(label)).info(format!("{{\"label\": {label}}}")).memory(16 << 20).threads(1);
     options
 }

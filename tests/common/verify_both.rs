@@ -1,8 +1,6 @@
 //! Verification on one thread and on several, whose reports are the same.
 
-use std::num::NonZero;
-
-use sharddb::verify::VerifyReport;
+use sharddb::verify::{VerifyOptions, VerifyReport};
 use sharddb::{Progress, Result, Snapshot, VerifyLevel};
 
 pub(crate) trait VerifyBoth {
@@ -13,10 +11,10 @@ pub(crate) trait VerifyBoth {
 impl VerifyBoth for Snapshot {
     #[track_caller]
     fn verify_both(&self, level: VerifyLevel) -> Result<VerifyReport> {
-        let one = self.verify(level);
+        let one = self.verify_with(level, VerifyOptions::new().threads(1));
         for threads in [2, 5] {
             let progress = Progress::new();
-            let several = self.verify_with(level, NonZero::new(threads).unwrap(), &progress);
+            let several = self.verify_with(level, VerifyOptions::new().threads(threads).progress(&progress));
             match (&one, &several) {
                 (Ok(one), Ok(several)) => {
                     assert_eq!(lines(several), lines(one), "{threads} threads");

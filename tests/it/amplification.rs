@@ -240,7 +240,7 @@ fn holes_of_a_shard_index_are_skipped() {
         }
     }
     let salvage = Salvage::open(directory.path()).unwrap();
-    let mut options = sharddb::BulkLoader::options();
+    let mut options = sharddb::BuildOptions::new();
     let out = TempDir::new();
     let mut loader = options.threads(1).memory(16 << 20).create(out.path().join("out")).unwrap();
     assert_eq!(salvage.write(&mut loader, |lost| panic!("{lost}")).unwrap().kept, 3);

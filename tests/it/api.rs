@@ -8,12 +8,12 @@ use std::thread;
 use crate::common::generations::{self as generation, id, store_of};
 use crate::common::{Storage, TempDir};
 use sharddb::spec::ShardNumber;
-use sharddb::{BulkLoader, Error, ErrorKind, OpenOptions, OwnedValue, ShardDb, ShardingSpec, Store, Value};
+use sharddb::{BuildOptions, ErrorKind, OpenOptions, OwnedValue, ShardDb, ShardingSpec, Store, Value};
 
 /// A store of `keys` pairs.
 fn store(keys: u64) -> TempDir {
     let store = TempDir::new();
-    let mut loader = BulkLoader::options().durable(false).create(store.path()).unwrap();
+    let mut loader = BuildOptions::new().durable(false).create(store.path()).unwrap();
     loader.extend((0..keys).map(|key| (key, value(key)))).unwrap();
     loader.finish().unwrap();
     store
@@ -77,41 +77,10 @@ fn a_database_in_memory_answers_like_any_other() {
     assert_eq!((error.kind(), error.key()), (ErrorKind::DuplicateKey, Some(1)));
 }
 
-/// An error type of an application, for `?`.
-#[derive(Debug)]
-enum Failure {
-    Database(Error),
-    Stopped(u64),
-}
-
-impl From<Error> for Failure {
-    fn from(error: Error) -> Failure {
-        Failure::Database(error)
-    }
-}
-
 #[test]
 fn iteration_meets_the_question_mark() {
     let store = store(100);
     let snapshot = ShardDb::open(store.path()).unwrap().snapshot();
-    let mut seen = 0;
-    snapshot
-        .try_for_each(|_, _| {
-            let _: () = seen += 1;
-            Ok::<(), Failure>(())
-        })
-        .unwrap();
-    assert_eq!(seen, 100);
-    let stopped = snapshot.try_for_each(|key, _| if key == 42 { Err(Failure::Stopped(key)) } else { Ok(()) });
-    assert!(matches!(stopped, Err(Failure::Stopped(42))));
-    let mut found = Vec::new();
-    snapshot
-        .try_get_many_with(&[3, 200, 5], |at, value| {
-            let _: () = found.push((at, value.is_some()));
-            Ok::<(), Failure>(())
-        })
-        .unwrap();
-    assert_eq!(found, [(0, true), (1, false), (2, true)]);
     let keys: HashSet<u64> =
         (&snapshot).into_iter().map(|entry| entry.map(|entry| entry.key())).collect::<Result<_, _>>().unwrap();
     assert_eq!(keys.len(), 100);
@@ -120,24 +89,17 @@ fn iteration_meets_the_question_mark() {
     let shard = store.path().join("current/0.shard");
     let broken = OpenOptions::new().check_shards(false).open(store.path()).unwrap().snapshot();
     std::fs::remove_file(&shard).unwrap();
-    let Err(Failure::Database(error)) = broken.try_for_each(|_, _| Ok::<(), Failure>(())) else { panic!("no error") };
+    let error = broken.iter().find_map(Result::err).unwrap();
     assert_eq!((error.kind(), error.io_kind()), (ErrorKind::Corrupt, Some(std::io::ErrorKind::NotFound)));
 }
 
 #[test]
 fn the_loader_takes_iterators() {
     let store = TempDir::new();
-    let mut loader = BulkLoader::options().durable(false).create(store.path()).unwrap();
+    let mut loader = BuildOptions::new().durable(false).create(store.path()).unwrap();
     loader.insert(1, String::from("one")).unwrap();
     loader.extend(BTreeMap::from([(2, "two"), (3, "three")])).unwrap();
-    let lines = [Ok((4, "four")), Err(io::Error::other("the source")), Ok((5, "five"))];
-    let error = loader.try_extend(lines).unwrap_err();
-    assert_eq!(error.to_string(), "the source");
-    assert_eq!(
-        loader.finish().unwrap().keys,
-        4,
-        "the pairs before the error are there, and it did not spoil the build"
-    );
+    assert_eq!(loader.finish().unwrap().content.keys, 3);
 }
 
 /// `open` and `refresh` refuse the same generations, and accept them with `check_shards(false)`.

@@ -1,22 +1,17 @@
 //! A batch returns the same answer for each key however it is looked up (one by one, on several threads, with pages
 //! prefetched), and broken files change that no more than they change a single lookup.
 
-use std::num::NonZero;
 use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::Mutex;
 
 use crate::common::{self, Answer, Storage, TempDir, shuffled};
 use sharddb::spec::Encoding;
-use sharddb::{BulkLoader, OpenOptions, Snapshot, VerifyReads};
-
-fn threads(count: usize) -> NonZero<usize> {
-    NonZero::new(count).unwrap()
-}
+use sharddb::{BuildOptions, OpenOptions, Snapshot, VerifyReads};
 
 /// Some thousand keys with values from empty to several pages.
 fn build(store: &Path, encoding: Encoding) {
-    let mut options = BulkLoader::options();
+    let mut options = BuildOptions::new();
     let mut loader = options.data_encoding(encoding).minishard_index_encoding(encoding).create(store).unwrap();
     for key in 0..5000_u64 {
         let len = if key % 50 == 0 { 20_000 } else { key % 200 };
@@ -38,7 +33,7 @@ fn one_by_one(snapshot: &Snapshot, keys: &[u64]) -> Vec<Answer> {
 
 fn parallel(snapshot: &Snapshot, keys: &[u64], count: usize) -> Vec<Answer> {
     let answers: Vec<_> = keys.iter().map(|_| std::sync::OnceLock::new()).collect();
-    let end = snapshot.get_many_parallel_with(keys, threads(count), |at, value| {
+    let end = snapshot.get_each_parallel(keys, count, |at, value| {
         assert!(answers[at].set(Answer::of(value)).is_ok(), "each position comes once");
         ControlFlow::<()>::Continue(())
     });
@@ -74,7 +69,7 @@ fn each_position_is_handed_out_once() {
     let snapshot = Storage::Mapped.open(&OpenOptions::new(), scratch.path()).unwrap().snapshot();
     let keys = keys();
     let found = Mutex::new(Vec::new());
-    let end = snapshot.get_many_parallel_with(&keys, threads(3), |at, value| {
+    let end = snapshot.get_each_parallel(&keys, 3, |at, value| {
         found.lock().unwrap().push((at, Answer::of(value)));
         ControlFlow::<()>::Continue(())
     });
@@ -91,7 +86,7 @@ fn a_break_ends_all_threads() {
     let snapshot = Storage::Mapped.open(&OpenOptions::new(), scratch.path()).unwrap().snapshot();
     let keys = [3_u64].repeat(200_000);
     let calls = Mutex::new(0_usize);
-    let end = snapshot.get_many_parallel_with(&keys, threads(2), |at, _| {
+    let end = snapshot.get_each_parallel(&keys, 2, |at, _| {
         *calls.lock().unwrap() += 1;
         ControlFlow::Break(at)
     });

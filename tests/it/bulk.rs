@@ -5,7 +5,7 @@ use std::path::Path;
 
 use crate::common::{TempDir, directory_bytes, shuffled, xorshift};
 use sharddb::spec::{Encoding, HashFunction, ValueAlignment};
-use sharddb::{BuildOptions, BulkLoader, ErrorKind, OnDuplicate, Published, ShardDb, ShardingSpec, Store};
+use sharddb::{BuildOptions, ErrorKind, OnDuplicate, Published, ShardDb, ShardingSpec, Store};
 
 /// The smallest memory. Batches are a few MiB, so some tens of MiB spill.
 const LITTLE: u64 = 16 << 20;
@@ -13,7 +13,7 @@ const LITTLE: u64 = 16 << 20;
 type Pair = (u64, Vec<u8>, Vec<u8>);
 
 fn options() -> BuildOptions {
-    BulkLoader::options()
+    BuildOptions::new()
 }
 
 fn build(store: &Path, options: &BuildOptions, pairs: &[Pair]) -> sharddb::Result<Published> {
@@ -72,7 +72,7 @@ fn same_bytes_from_any_order_threads_and_memory() {
             let pairs = if seed == 0 { pairs.clone() } else { shuffled(pairs.clone(), seed) };
             let published =
                 build(directory.path(), options().spec(spec).memory(memory).threads(threads), &pairs).unwrap();
-            assert_eq!((published.keys, published.spec), (pairs.len() as u64, spec));
+            assert_eq!((published.content.keys, published.content.spec), (pairs.len() as u64, spec));
             let bytes = directory_bytes(&directory.path().join(published.generation.to_string()));
             match &reference {
                 None => {
@@ -123,7 +123,7 @@ fn a_wrong_guess_of_the_plan_shows_in_no_byte() {
             let directory = TempDir::new();
             let pairs = if seed == 0 { pairs.clone() } else { shuffled(pairs.clone(), seed) };
             let published = build(directory.path(), options().memory(memory).threads(2), &pairs).unwrap();
-            assert_eq!(published.keys, pairs.len() as u64);
+            assert_eq!(published.content.keys, pairs.len() as u64);
             directory_bytes(&directory.path().join(published.generation.to_string()))
         });
         assert!(generations[0] == generations[1], "in ascending order");
@@ -222,7 +222,7 @@ fn duplicates_are_an_error_or_resolved_by_insertion_order() {
         assert_eq!(directory_bytes(directory.path()).len(), 0, "nothing was published");
         for (policy, survivor) in [(OnDuplicate::KeepFirst, 0), (OnDuplicate::KeepLast, 3)] {
             let published = build(directory.path(), options.clone().on_duplicate(policy.clone()), &pairs).unwrap();
-            assert_eq!((published.keys, published.dropped), (40, 120));
+            assert_eq!((published.content.keys, published.content.dropped), (40, 120));
             let db = ShardDb::load(directory.path()).unwrap();
             for key in 0..40 {
                 assert!(db.get(key).unwrap().unwrap() == value(survivor), "{policy:?} key {key}");
@@ -257,7 +257,7 @@ fn large_duplicates_are_resolved_by_insertion_order() {
                         (0..2).for_each(|n| loader.insert(fill(n), vec![1; 900_000]).unwrap());
                     }
                     let published = loader.finish().unwrap();
-                    assert_eq!(published.dropped, 2 * KEYS);
+                    assert_eq!(published.content.dropped, 2 * KEYS);
                     let db = ShardDb::load(directory.path()).unwrap();
                     for key in 0..KEYS {
                         let found = db.get(key).unwrap().unwrap();
@@ -321,9 +321,9 @@ fn shard_indexes_that_outweigh_the_data_are_refused_unless_allowed() {
             assert_eq!(error.kind(), ErrorKind::InvalidSpec, "{error}");
             assert!(error.to_string().contains("fewer minishard bits"), "{error}");
             let published = build(directory.path(), options().spec(spec).allow_sparse(true), &pairs).unwrap();
-            assert!(published.file_bytes > 16 << minishard_bits);
+            assert!(published.content.file_bytes > 16 << minishard_bits);
         } else {
-            assert_eq!(built.unwrap().keys, 40)
+            assert_eq!(built.unwrap().content.keys, 40)
         }
     }
 }
@@ -345,7 +345,7 @@ fn a_reader_that_ends_early_spoils_the_build() {
 fn nothing_becomes_an_empty_generation() {
     let directory = TempDir::new();
     let published = build(directory.path(), &options(), &[]).unwrap();
-    assert_eq!((published.keys, published.shards), (0, 0));
+    assert_eq!((published.content.keys, published.content.shards), (0, 0));
     let snapshot = ShardDb::load(directory.path()).unwrap().snapshot();
     assert!(snapshot.get(0).unwrap().is_none());
     assert_eq!((snapshot.iter().count(), snapshot.key_count()), (0, Some(0)));

@@ -3,7 +3,7 @@
 
 use crate::common::generations::{self as generation, id, store_of};
 use crate::common::{Storage, TempDir};
-use sharddb::{BulkLoader, Candidate, ErrorKind, OpenOptions, ShardDb, Store, VerifyLevel};
+use sharddb::{BulkLoader, Candidate, ErrorKind, ShardDb, Store, VerifyLevel};
 
 /// A candidate with a label, in a store.
 fn candidate(store: &TempDir, label: u64) -> Candidate {
@@ -16,9 +16,9 @@ fn candidate(store: &TempDir, label: u64) -> Candidate {
 fn open(storage: Storage, candidate: &Candidate) -> ShardDb {
     match storage {
         // SAFETY: no test edits the files of this store.
-        Storage::Mapped => unsafe { candidate.open_mapped(&OpenOptions::new()) }.unwrap(),
-        Storage::Positioned => candidate.open(&OpenOptions::new()).unwrap(),
-        Storage::Loaded => candidate.load(&OpenOptions::new()).unwrap(),
+        Storage::Mapped => unsafe { ShardDb::open_mapped(candidate.path()) }.unwrap(),
+        Storage::Positioned => ShardDb::open(candidate.path()).unwrap(),
+        Storage::Loaded => ShardDb::load(candidate.path()).unwrap(),
     }
 }
 
@@ -29,12 +29,12 @@ fn is_validated_before_any_reader_finds_it() {
     let db = ShardDb::open(store.path()).unwrap();
     let candidate = candidate(&store, 2);
     assert!(candidate.verify(VerifyLevel::Data).unwrap().is_clean());
-    generation::check(&candidate.open(&OpenOptions::new()).unwrap().snapshot(), 2);
+    generation::check(&ShardDb::open(candidate.path()).unwrap().snapshot(), 2);
     assert_eq!(db.refresh().unwrap(), None);
     assert_eq!(Store::open(store.path()).unwrap().history().unwrap(), [id(1)]);
-    let keys = candidate.keys();
+    let keys = candidate.content().keys;
     let published = candidate.publish().unwrap();
-    assert_eq!((published.generation, published.keys), (id(2), keys));
+    assert_eq!((published.generation, published.content.keys), (id(2), keys));
     assert_eq!(db.refresh().unwrap(), Some(id(2)));
     generation::check(&db.snapshot(), 2);
 }
@@ -74,7 +74,7 @@ fn dropped_it_is_removed_and_the_next_writer_may_begin() {
 fn a_rejected_first_build_leaves_no_store() {
     let parent = TempDir::new();
     let path = parent.path().join("store");
-    let mut loader = BulkLoader::create_default(&path).unwrap();
+    let mut loader = BulkLoader::create(&path).unwrap();
     loader.insert(1, b"one").unwrap();
     drop(loader.finish_unpublished().unwrap());
     assert!(!path.exists());

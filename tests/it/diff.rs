@@ -3,16 +3,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
-use std::num::NonZero;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
 use quickcheck::{Gen, QuickCheck};
-use sharddb::diff::{Change, ChangeKind, Diff, DiffTotals};
+use sharddb::diff::{Change, ChangeKind, Diff, DiffOptions, DiffTotals};
 use sharddb::spec::{Encoding, HashFunction, ValueAlignment};
-use sharddb::{
-    BuildOptions, BulkLoader, ErrorKind, OpenOptions, Progress, Result, ShardDb, ShardingSpec, Snapshot, VerifyReads,
-};
+use sharddb::{BuildOptions, ErrorKind, OpenOptions, Progress, Result, ShardDb, ShardingSpec, Snapshot, VerifyReads};
 
 use crate::common::naive::NaiveSpec;
 use crate::common::{Answer, Storage, TempDir, data, expected, json, name, sets, xorshift};
@@ -99,7 +96,7 @@ fn build(store: &Path, options: &mut BuildOptions, pairs: &Pairs) -> Snapshot {
 }
 
 fn options(spec: ShardingSpec) -> BuildOptions {
-    let mut options = BulkLoader::options();
+    let mut options = BuildOptions::new();
     options.spec(spec);
     options
 }
@@ -132,10 +129,6 @@ fn shard_with(snapshot: &Snapshot, text: &[u8]) -> PathBuf {
     let shards = fs::read_dir(snapshot.directory()).unwrap().map(|entry| entry.unwrap().path());
     let mut shards = shards.filter(|path| path.extension().is_some_and(|extension| extension == "shard"));
     shards.find(|path| fs::read(path).unwrap().windows(text.len()).any(|window| window == text)).unwrap()
-}
-
-fn threads(n: usize) -> NonZero<usize> {
-    NonZero::new(n).unwrap()
 }
 
 // ---- the model ----
@@ -190,8 +183,8 @@ fn is_model(old: Vec<(u8, Vec<u8>)>, edits: Vec<(u8, Option<Vec<u8>>)>, has_prea
         let (old, new) = (open(&old_path), open(&new_path));
         for n in [1, 3] {
             let progress = Progress::new();
-            let mut diff = Diff::between(&old, &new);
-            let (changes, errors, totals) = run(diff.threads(threads(n)).progress(&progress));
+            let diff = Diff::between_with(&old, &new, DiffOptions::new().threads(n).progress(&progress));
+            let (changes, errors, totals) = run(&diff);
             assert_eq!(errors.first().map(ToString::to_string), None);
             assert_eq!(changes, expected);
             assert_eq!(totals.unchanged, same);
@@ -237,7 +230,7 @@ fn the_order_does_not_depend_on_the_number_of_threads() {
         let old = build(&scratch.path().join(format!("old-{number}")), &mut options(spec), &old);
         let new = build(&scratch.path().join(format!("new-{number}")), &mut options(spec), &new);
         for n in [1, 2, 8] {
-            assert!(run(Diff::between(&old, &new).threads(threads(n))).0 == expected, "{n} threads");
+            assert!(run(&Diff::between_with(&old, &new, DiffOptions::new().threads(n))).0 == expected, "{n} threads");
         }
     }
 }
@@ -250,7 +243,7 @@ fn a_break_ends_the_comparison() {
     for n in [1, 2, 8] {
         for wanted in [1, 300, 19_999] {
             let mut met = 0;
-            let outcome = Diff::between(&old, &new).threads(threads(n)).run(|_| {
+            let outcome = Diff::between_with(&old, &new, DiffOptions::new().threads(n)).run(|_| {
                 met += 1;
                 if met == wanted { ControlFlow::Break(met) } else { ControlFlow::Continue(()) }
             });
@@ -265,7 +258,7 @@ fn a_set_flag_cancels() {
     let old = build(&scratch.path().join("old"), &mut options(spec(1, 1)), &pairs(100));
     let progress = Progress::new();
     progress.cancel();
-    let error = Diff::between(&old, &old).progress(&progress).count().unwrap_err();
+    let error = Diff::between_with(&old, &old, DiffOptions::new().progress(&progress)).count().unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Cancelled);
 }
 
@@ -405,12 +398,10 @@ fn damage_is_an_error_or_has_no_effect() {
                     bytes[at] ^= 1 << (at % 8);
                     fs::write(&path, bytes).unwrap();
                     let reopened = ShardDb::open(&old_path).unwrap().snapshot();
-                    for (diff, is_reversed) in
-                        [(Diff::between(&reopened, &other), false), (Diff::between(&other, &reopened), true)]
-                    {
+                    for ((old, new), is_reversed) in [((&reopened, &other), false), ((&other, &reopened), true)] {
                         {
                             let (mut found, mut errors) = (BTreeSet::new(), 0);
-                            let _ = diff.clone().threads(threads(1)).run(|change| {
+                            let _ = Diff::between_with(old, new, DiffOptions::new().threads(1)).run(|change| {
                                 match change {
                                     Ok(change) => {
                                         let kind = match (change.kind(), is_reversed) {
@@ -478,7 +469,8 @@ fn corrupt_sets_end() {
         let broken = broken.snapshot();
         let sound = ShardDb::open(data("public/ts_03_id_p0_m9_s0_ig_dg")).unwrap().snapshot();
         for (old, new) in [(&broken, &sound), (&sound, &broken), (&broken, &broken)] {
-            let _ = Diff::between(old, new).threads(threads(2)).run(|_| ControlFlow::<()>::Continue(()));
+            let _ =
+                Diff::between_with(old, new, DiffOptions::new().threads(2)).run(|_| ControlFlow::<()>::Continue(()));
         }
     }
 }
@@ -509,12 +501,9 @@ fn sets_of_other_writers_with_the_same_data_are_equal() {
             if spec.shard_bits() > 12 || spec.minishard_bits() > 12 {
                 continue;
             }
-            let mut pairs = Pairs::new();
-            one.try_for_each(|key, value| {
-                pairs.insert(key, (Vec::new(), value.to_vec()));
-                Ok::<(), sharddb::Error>(())
-            })
-            .unwrap();
+            let stored = one.iter().map(sharddb::Result::unwrap);
+            let pairs: Pairs =
+                stored.map(|entry| (entry.key(), (Vec::new(), entry.value().unwrap().to_vec()))).collect();
             let spec = spec.with_data_encoding(encoding);
             let ours =
                 build(&scratch.path().join(format!("{number}-{encoding:?}")), options(spec).allow_sparse(true), &pairs);

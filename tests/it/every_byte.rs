@@ -13,7 +13,7 @@ use std::path::PathBuf;
 use crate::common::{Storage, TempDir, directory_bytes};
 use crate::peak::peak_of;
 use sharddb::spec::{Encoding, HashFunction, ValueAlignment};
-use sharddb::{BulkLoader, OpenOptions, Result, ShardDb, ShardingSpec, Snapshot, VerifyLevel, VerifyReads};
+use sharddb::{BuildOptions, OpenOptions, Result, ShardDb, ShardingSpec, Snapshot, VerifyLevel, VerifyReads};
 
 /// Upper bound on memory for files of some kilobytes: a decoder's window, a block or two, the text of an error.
 const MOST_MEMORY: usize = 1 << 20;
@@ -68,7 +68,7 @@ impl Store {
         let spec = ShardingSpec::new(HashFunction::MurmurHash3X86_128, 0, minishard_bits, shard_bits).unwrap();
         let spec = spec.with_minishard_index_encoding(index).with_data_encoding(data);
         let root = TempDir::new();
-        let mut options = BulkLoader::options();
+        let mut options = BuildOptions::new();
         options.threads(1).memory(16 << 20).spec(spec).value_alignment(alignment).ordered(ordered);
         let mut loader = options.create(root.path()).unwrap();
         let mut pairs = Pairs::new();

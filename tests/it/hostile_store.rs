@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use crate::common::generations::{self as generation, id, publish, store_of};
 use crate::common::{TempDir, mkfifo};
-use sharddb::{BulkLoader, ErrorKind, Result, ShardDb, Store};
+use sharddb::{BuildOptions, ErrorKind, Result, ShardDb, Store};
 
 /// Upper bound on the run time of an operation. It only ends a test whose operation hangs, also on a busy disk.
 const WATCHDOG: Duration = Duration::from_secs(300);
@@ -124,7 +124,7 @@ fn copy_of(generation: &Path) -> PathBuf {
 }
 
 fn build(path: &Path, finish: bool) -> Result<()> {
-    let mut options = BulkLoader::options();
+    let mut options = BuildOptions::new();
     options.memory(16 << 20).threads(1);
     let mut loader = options.create(path)?;
     loader.insert(1, b"one")?;

@@ -17,7 +17,7 @@ use std::path::PathBuf;
 use crate::common::{new_directory, sha256, shuffled, xorshift};
 use sharddb::spec::{Encoding, HashFunction, Layout, ValueAlignment};
 use sharddb::write::ShardWriter;
-use sharddb::{BuildOptions, BulkLoader, Profile, ShardingSpec};
+use sharddb::{BuildOptions, Profile, ShardingSpec};
 
 /// The preamble and the value of each key.
 type Pairs = BTreeMap<u64, (Vec<u8>, Vec<u8>)>;
@@ -162,7 +162,7 @@ fn layout(checks: bool, preambles: bool, alignment: u64) -> Layout {
 }
 
 fn options(spec: ShardingSpec, layout: Layout) -> BuildOptions {
-    let mut options = BulkLoader::options();
+    let mut options = BuildOptions::new();
     options.spec(spec).checks(layout.checks).value_alignment(layout.value_alignment);
     options
 }
@@ -224,7 +224,7 @@ impl Sets {
             let scattered = without_preambles((0..20_000).map(|_| random()).map(|key| (key, bytes(key, 100))));
             let dense = without_preambles((5_000..25_000).map(|key| (key, bytes(key, 60))));
             let mut load = |name: &str, pairs: &Pairs| {
-                let mut options = BulkLoader::options();
+                let mut options = BuildOptions::new();
                 self.load(&format!("planned-{profile}-{name}"), options.profile(profile), pairs);
                 options.data_encoding(Encoding::Gzip);
                 self.load(&format!("planned-{profile}-{name}-gzip"), &options, pairs);
@@ -254,7 +254,7 @@ impl Sets {
             }
         }
         let many = without_preambles((0..15_000).map(|key| (key * 977, bytes(key, 1_500))));
-        self.load("spilled", BulkLoader::options().memory(16 << 20).spec(spec(MURMUR, 0, 5, 2)), &many);
+        self.load("spilled", BuildOptions::new().memory(16 << 20).spec(spec(MURMUR, 0, 5, 2)), &many);
         let info = r#"{"@type": "neuroglancer_skeletons", "sharding": null, "transform": [1, 0, 0]}"#;
         self.load("given-info", options(some, Layout::default()).info(info), &mixed(7, false));
     }
@@ -279,7 +279,7 @@ impl Sets {
         for (key, (preamble, value)) in shuffled(pairs.iter().collect(), 1) {
             loader.insert_with_preamble(*key, preamble, value).unwrap();
         }
-        assert_eq!(loader.finish().unwrap().keys, pairs.len() as u64, "{name}");
+        assert_eq!(loader.finish().unwrap().content.keys, pairs.len() as u64, "{name}");
     }
 
     /// Writes a set shard by shard, and an `info`.

@@ -7,7 +7,7 @@ use std::ops::ControlFlow;
 use crate::common::{Storage, TempDir, name, sets};
 use sharddb::shard::Entry;
 use sharddb::spec::{Encoding, ShardNumber};
-use sharddb::{BulkLoader, OpenOptions, Result, ShardingSpec, Snapshot, VerifyReads};
+use sharddb::{BuildOptions, OpenOptions, Result, ShardingSpec, Snapshot, VerifyReads};
 
 /// The pairs and errors of a walk, in order.
 type Told = Vec<Result<(u64, Vec<u8>), String>>;
@@ -92,7 +92,7 @@ fn sets_of_ours() -> Vec<(TempDir, String)> {
                     ShardingSpec::new(sharddb::spec::HashFunction::MurmurHash3X86_128, 0, minishard_bits, 2).unwrap();
                 let spec = spec.with_minishard_index_encoding(index).with_data_encoding(data);
                 let scratch = TempDir::new();
-                let mut loader = BulkLoader::options().spec(spec).create(scratch.path()).unwrap();
+                let mut loader = BuildOptions::new().spec(spec).create(scratch.path()).unwrap();
                 (0..2000).for_each(|key| loader.insert(key, value_of(key)).unwrap());
                 loader.finish().unwrap();
                 sets.push((scratch, spec.to_string()));

@@ -11,10 +11,7 @@ use sharddb::diff::Diff;
 use sharddb::salvage::Salvage;
 use sharddb::spec::{Encoding, HashFunction, ValueAlignment};
 use sharddb::write::UpdateOptions;
-use sharddb::{
-    BuildOptions, BulkLoader, Error, ErrorKind, OpenOptions, ShardDb, ShardingSpec, Snapshot, Updater, VerifyLevel,
-    VerifyReads,
-};
+use sharddb::{BuildOptions, Error, ErrorKind, OpenOptions, ShardDb, ShardingSpec, Snapshot, VerifyLevel, VerifyReads};
 
 const KEYS: u64 = 40;
 
@@ -24,7 +21,7 @@ fn value(key: u64, version: u64, own_crc32: bool) -> Vec<u8> {
 }
 
 fn options(spec: ShardingSpec) -> BuildOptions {
-    let mut options = BulkLoader::options();
+    let mut options = BuildOptions::new();
     options.spec(spec).durable(false).threads(1);
     options
 }
@@ -135,7 +132,7 @@ fn what_makes_new_data_of_whole_shards_refuses_a_shard_of_another_generation() {
         }
         let store = mixed.store();
         let put = |key: u64| {
-            let mut updater = Updater::new(&store, UpdateOptions::new().durable(false))?;
+            let mut updater = UpdateOptions::new().durable(false).open(&store)?;
             updater.put(key, "new")?;
             updater.finish()
         };

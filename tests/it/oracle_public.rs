@@ -164,7 +164,7 @@ fn batches_agree(snapshot: &Snapshot, set: &Set) {
     }
 
     let mut next = 0;
-    let stopped = snapshot.get_many_with(&keys, |at, value| {
+    let stopped = snapshot.get_each(&keys, |at, value| {
         assert_eq!(at, next, "in order, each once");
         next += 1;
         assert_eq!(value.unwrap().as_deref(), set.pairs.get(&keys[at]).map(Vec::as_slice));

@@ -11,7 +11,7 @@ use sharddb::read::RangeOptions;
 use sharddb::spec::{Encoding, HashFunction, Layout, ShardNumber};
 use sharddb::verify::FindingKind;
 use sharddb::write::ShardWriter;
-use sharddb::{BulkLoader, ErrorKind, OpenOptions, Progress, ShardingSpec, Snapshot, VerifyLevel, VerifyReads};
+use sharddb::{BuildOptions, ErrorKind, OpenOptions, Progress, ShardingSpec, Snapshot, VerifyLevel, VerifyReads};
 
 type Model = BTreeMap<u64, Vec<u8>>;
 
@@ -49,7 +49,7 @@ fn specs() -> Vec<ShardingSpec> {
 }
 
 fn build(path: &Path, spec: ShardingSpec, model: &Model, ordered: bool) {
-    let mut loader = BulkLoader::options()
+    let mut loader = BuildOptions::new()
         .spec(spec)
         .ordered(ordered)
         .allow_sparse(true)
@@ -109,16 +109,16 @@ fn agrees(snapshot: &Snapshot, options: &RangeOptions, model: &Model, seed: u64,
         let place = format!("{place}, {range:?}");
         let keys = of_model(model, range);
         let found = |keys: sharddb::read::KeyRange| keys.map(Result::unwrap).collect::<Vec<u64>>();
-        assert_eq!(options.keys(snapshot, range).remaining(), keys.len() as u64, "{place}");
-        assert_eq!(found(options.keys(snapshot, range)), keys, "{place}");
-        let back: Vec<u64> = options.keys(snapshot, range).rev().map(Result::unwrap).collect();
+        assert_eq!(snapshot.key_range_with(range, options).remaining(), keys.len() as u64, "{place}");
+        assert_eq!(found(snapshot.key_range_with(range, options)), keys, "{place}");
+        let back: Vec<u64> = snapshot.key_range_with(range, options).rev().map(Result::unwrap).collect();
         assert!(back.iter().rev().eq(&keys), "{place}: backward");
         assert_eq!(snapshot.count_range(range).unwrap(), keys.len() as u64, "{place}");
-        both_ends_agree(options.keys(snapshot, range), &keys, seed, &place);
-        let pairs = options.pairs(snapshot, range).map(Result::unwrap);
+        both_ends_agree(snapshot.key_range_with(range, options), &keys, seed, &place);
+        let pairs = snapshot.range_with(range, options).map(Result::unwrap);
         let pairs: Model = pairs.map(|pair| (pair.key(), pair.value().unwrap().to_vec())).collect();
         assert!(pairs.iter().eq(keys.iter().map(|key| (key, &model[key]))), "{place}: pairs");
-        let last = options.pairs(snapshot, range).next_back().map(|pair| pair.unwrap().key());
+        let last = snapshot.range_with(range, options).next_back().map(|pair| pair.unwrap().key());
         assert_eq!(last, keys.last().copied(), "{place}");
     }
     let ends = |pair: sharddb::Result<Option<sharddb::read::RangeEntry>>| pair.unwrap().map(|pair| pair.key());
@@ -236,11 +236,11 @@ fn many_keys_in_memory_and_spilled() {
             let progress = Progress::new();
             let mut options = RangeOptions::new();
             options.memory(memory).threads(threads).temp_dir(store.path()).progress(&progress);
-            let found: Vec<u64> = options.keys(&snapshot, ..).map(Result::unwrap).collect();
+            let found: Vec<u64> = snapshot.key_range_with(.., &options).map(Result::unwrap).collect();
             assert!(found == keys, "{spec} memory {memory} threads {threads}");
             assert_eq!(progress.done(), if ordered { 0 } else { keys.len() as u64 });
             let (low, high) = (keys[1000], keys[290_000]);
-            let mut range = options.keys(&snapshot, low..high);
+            let mut range = snapshot.key_range_with(low..high, &options);
             assert_eq!(range.remaining(), 289_000);
             range.seek(keys[150_000]);
             assert_eq!(range.next().unwrap().unwrap(), keys[150_000]);
@@ -274,14 +274,14 @@ fn a_spill_that_fails_is_the_only_item() {
     let mut options = RangeOptions::new();
     options.memory(0).temp_dir(store.path().join("absent"));
     for threads in [1, 4] {
-        let mut keys = options.threads(threads).keys(&snapshot, ..);
+        let mut keys = snapshot.key_range_with(.., options.threads(threads));
         assert_eq!(keys.next().unwrap().unwrap_err().kind(), ErrorKind::Io);
         keys.seek(0);
         assert!(keys.next().is_none() && keys.next_back().is_none());
     }
     let progress = Progress::new();
     progress.cancel();
-    let mut keys = RangeOptions::new().progress(&progress).keys(&snapshot, ..);
+    let mut keys = snapshot.key_range_with(.., RangeOptions::new().progress(&progress));
     assert_eq!(keys.next().unwrap().unwrap_err().kind(), ErrorKind::Cancelled);
     assert!(keys.next().is_none());
 }
@@ -368,7 +368,7 @@ fn builds_with_a_key_file_are_reproducible() {
     let model = model(4, 30_000);
     let built = |ordered: bool, memory: u64, threads: usize| {
         let store = TempDir::new();
-        let mut options = BulkLoader::options();
+        let mut options = BuildOptions::new();
         options.spec(spec).ordered(ordered).durable(false).memory(memory).threads(threads);
         let mut loader = options.create(store.path()).unwrap();
         model.iter().rev().for_each(|(key, value)| loader.insert(*key, value).unwrap());
@@ -534,7 +534,7 @@ fn an_unreadable_shard_is_one_error() {
     fs::write(directory.path().join("1.shard"), [0; 100]).unwrap();
     for storage in Storage::ALL {
         let snapshot = storage.open(&OpenOptions::new(), directory.path()).unwrap().snapshot();
-        let found: Vec<_> = RangeOptions::new().threads(4).keys(&snapshot, ..).collect();
+        let found: Vec<_> = snapshot.key_range_with(.., RangeOptions::new().threads(4)).collect();
         assert_eq!(found.len(), 2, "{storage:?}: {found:?}");
         assert_eq!(found[0].as_ref().unwrap_err().location().shard, Some(ShardNumber(1)));
         assert_eq!(*found[1].as_ref().unwrap(), key);

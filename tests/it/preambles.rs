@@ -7,7 +7,7 @@ use crate::common::{Storage, TempDir, data};
 use sharddb::shard::Shard;
 use sharddb::spec::{Encoding, HashFunction, ShardNumber, ValueAlignment};
 use sharddb::write::UpdateOptions;
-use sharddb::{BulkLoader, ErrorKind, OpenOptions, ShardingSpec, Store, Updater, VerifyLevel, VerifyReads};
+use sharddb::{BuildOptions, ErrorKind, OpenOptions, ShardingSpec, Store, VerifyLevel, VerifyReads};
 
 /// The bytes before an empty value are its preamble, and not also the preamble of a value that begins at the same offset. A
 /// value nested in another one has no preamble.
@@ -59,7 +59,7 @@ fn empty_values_among_others_keep_what_was_loaded_with_them() {
             let spec = ShardingSpec::new(HashFunction::Identity, 0, 0, 0).unwrap();
             let spec = spec.with_minishard_index_encoding(index).with_data_encoding(data);
             let scratch = TempDir::new();
-            let mut loader = BulkLoader::options().spec(spec).create(scratch.path()).unwrap();
+            let mut loader = BuildOptions::new().spec(spec).create(scratch.path()).unwrap();
             for (key, preamble, value) in pairs {
                 loader.insert_with_preamble(key, preamble, value).unwrap();
             }
@@ -87,7 +87,7 @@ fn preambles_of_aligned_values_stay_as_they_are() {
         let spec = ShardingSpec::new(HashFunction::Identity, 0, 1, 0).unwrap().with_minishard_index_encoding(index);
         let scratch = TempDir::new();
         let (store, merged) = (scratch.path().join("store"), scratch.path().join("merged"));
-        let mut options = BulkLoader::options();
+        let mut options = BuildOptions::new();
         options.spec(spec).durable(false).value_alignment(ValueAlignment::SixtyFour);
         let mut loader = options.create(&store).unwrap();
         let preambles: [(u64, &[u8]); 6] =
@@ -106,12 +106,12 @@ fn preambles_of_aligned_values_stay_as_they_are() {
         }
         loader.finish().unwrap();
         for round in 0..40_usize {
-            let mut updater = Updater::new(&store, UpdateOptions::new().durable(false)).unwrap();
+            let mut updater = UpdateOptions::new().durable(false).open(&store).unwrap();
             updater.put(1, vec![b'x'; 1 + round % 2 * 40]).unwrap();
             let refused = updater.put_with_preamble(8, b"\0", b"").unwrap_err();
             assert_eq!((refused.kind(), refused.key()), (ErrorKind::InvalidInput, Some(8)), "{refused}");
             drop(updater);
-            let mut updater = Updater::new(&store, UpdateOptions::new().durable(false)).unwrap();
+            let mut updater = UpdateOptions::new().durable(false).open(&store).unwrap();
             updater.put(1, vec![b'x'; 1 + round % 2 * 40]).unwrap();
             updater.finish().unwrap();
         }
@@ -151,7 +151,7 @@ fn preambles_of_unknown_length_are_refused() {
         }
     }
     assert!(known > 10 && refused > 10, "{known} {refused}");
-    let mut updater = Updater::new(&store, UpdateOptions::new().durable(false)).unwrap();
+    let mut updater = UpdateOptions::new().durable(false).open(&store).unwrap();
     (0..50).for_each(|key| updater.put(key, "new").unwrap());
     assert_eq!(updater.finish().unwrap_err().kind(), ErrorKind::Unsupported);
     assert_eq!(Store::open(&store).unwrap().generations().unwrap().len(), 1);

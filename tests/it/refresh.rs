@@ -8,7 +8,7 @@ use crate::common::children::{child, child_directory, in_own_process, run};
 use crate::common::generations::{self as generation, directory_of, id, label_of, publish, roll_to, store_of};
 use crate::common::{Storage, TempDir};
 use sharddb::read::LeaseState;
-use sharddb::{BulkLoader, Error, ErrorKind, OpenOptions, ShardDb, Snapshot, Store};
+use sharddb::{BuildOptions, Error, ErrorKind, OpenOptions, ShardDb, Snapshot, Store};
 
 fn open_all(path: &Path) -> Vec<ShardDb> {
     Storage::ALL.iter().map(|storage| storage.open(&OpenOptions::new(), path).unwrap()).collect()
@@ -231,7 +231,7 @@ fn a_current_that_leads_nowhere_is_refused() {
 }
 
 fn like(snapshot: &Snapshot) -> Result<(), Error> {
-    BulkLoader::options().like(snapshot).map(drop)
+    BuildOptions::new().like(snapshot).map(drop)
 }
 
 /// The specification decides which keys share a shard; this one has 32 shards. In its own process, because all threads share

@@ -13,7 +13,7 @@ use sharddb::salvage::SalvageReport;
 use sharddb::spec::{Encoding, HashFunction, Layout, ShardNumber, ValueAlignment};
 use sharddb::verify::FindingKind;
 use sharddb::write::ShardWriter;
-use sharddb::{BulkLoader, ErrorKind, OpenOptions, Salvage, ShardDb, ShardingSpec, Snapshot, VerifyLevel};
+use sharddb::{BuildOptions, ErrorKind, OpenOptions, Salvage, ShardDb, ShardingSpec, Snapshot, VerifyLevel};
 
 /// A loss: its kind, minishard and key.
 type Loss = (FindingKind, Option<u64>, Option<u64>);
@@ -62,7 +62,7 @@ fn spec(minishard_bits: u8, shard_bits: u8, index: Encoding, data: Encoding) -> 
 /// A native generation of twenty keys outside a store, with checks, preambles and a foreign member in `info`.
 fn ours(index: Encoding, data: Encoding) -> TempDir {
     let store = TempDir::new();
-    let mut options = BulkLoader::options();
+    let mut options = BuildOptions::new();
     options.threads(1).spec(spec(2, 1, index, data)).info(r#"{"@type": "somebody's"}"#);
     let mut loader = options.create(store.path()).unwrap();
     for key in 0..20u8 {
@@ -219,7 +219,7 @@ fn a_missing_shard_is_a_loss_and_so_is_one_that_cannot_be_read() {
 #[test]
 fn alignment_and_foreign_members_are_carried_over() {
     let store = TempDir::new();
-    let mut options = BulkLoader::options();
+    let mut options = BuildOptions::new();
     options.threads(1).spec(spec(0, 0, Encoding::Raw, Encoding::Raw)).value_alignment(ValueAlignment::SixtyFour);
     let mut loader = options.info(r#"{"@type": "somebody's"}"#).create(store.path()).unwrap();
     loader.insert(7, b"seven").unwrap();
@@ -423,8 +423,7 @@ fn one_minishard_alone_proves_no_wrong_name() {
 #[test]
 fn a_shard_of_zeros_is_a_loss() {
     let store = TempDir::new();
-    let mut loader =
-        BulkLoader::options().spec(spec(2, 2, Encoding::Gzip, Encoding::Gzip)).create(store.path()).unwrap();
+    let mut loader = BuildOptions::new().spec(spec(2, 2, Encoding::Gzip, Encoding::Gzip)).create(store.path()).unwrap();
     loader.extend((0..500u64).map(|key| (key, key.to_string()))).unwrap();
     let generation = loader.finish().unwrap().generation;
     let directory = store.path().join(generation.to_string());

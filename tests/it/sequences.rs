@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use sharddb::diff::{ChangeKind, Diff};
 use sharddb::spec::{Encoding, HashFunction};
 use sharddb::write::UpdateOptions;
-use sharddb::{BuildOptions, BulkLoader, OnDuplicate, ShardDb, ShardingSpec, Snapshot, Store, Updater, VerifyLevel};
+use sharddb::{BuildOptions, OnDuplicate, ShardDb, ShardingSpec, Snapshot, Store, VerifyLevel};
 
 use crate::common::TempDir;
 
@@ -46,7 +46,7 @@ impl Draw {
     }
 
     fn options(&mut self) -> BuildOptions {
-        let mut options = BulkLoader::options();
+        let mut options = BuildOptions::new();
         let encoding = |choice| if choice == 0 { Encoding::Gzip } else { Encoding::Raw };
         let hash = if self.below(3) == 0 { HashFunction::Identity } else { HashFunction::MurmurHash3X86_128 };
         if self.below(4) != 0 {
@@ -103,7 +103,7 @@ impl Sequence {
     }
 
     fn update(&mut self) {
-        let mut updater = Updater::new(self.store(), UpdateOptions::new().durable(false).allow_empty(true)).unwrap();
+        let mut updater = UpdateOptions::new().durable(false).allow_empty(true).open(self.store()).unwrap();
         for _ in 0..self.draw.below(80) {
             let key = self.draw.key(self.spread);
             if self.draw.below(3) == 0 {
@@ -117,7 +117,7 @@ impl Sequence {
         }
         let (published, _) = updater.finish().unwrap();
         if let Some(options) = &mut self.options {
-            options.spec(published.spec); // a full build would plan another one for other pairs
+            options.spec(published.content.spec); // a full build would plan another one for other pairs
         }
     }
 
@@ -144,7 +144,7 @@ impl Sequence {
 
     fn rewrite(&mut self, mut options: BuildOptions, policy: OnDuplicate, inputs: &[Snapshot]) {
         let published = options.on_duplicate(policy).merge(self.store(), inputs).unwrap().publish().unwrap();
-        options.on_duplicate(OnDuplicate::Error).spec(published.spec);
+        options.on_duplicate(OnDuplicate::Error).spec(published.content.spec);
         if inputs.iter().all(Snapshot::is_ordered) {
             options.ordered(true); // a merge keeps the key file that all inputs have
         }
@@ -161,7 +161,7 @@ impl Sequence {
         build(&self.draw.options(), &path, &wanted);
         let (old, new) = (self.snapshot(), ShardDb::open(&path).unwrap().snapshot());
         let mut updater =
-            Updater::new(self.store(), UpdateOptions::new().durable(false).allow_empty(true).strict(true)).unwrap();
+            UpdateOptions::new().durable(false).allow_empty(true).strict(true).open(self.store()).unwrap();
         let outcome = Diff::between(&old, &new).run(|change| {
             let change = change.unwrap();
             match change.kind() {
@@ -176,7 +176,7 @@ impl Sequence {
         let (published, report) = updater.finish().unwrap();
         assert_eq!((report.added, report.replaced, report.deleted), (totals.added, totals.changed, totals.removed));
         if let Some(options) = &mut self.options {
-            options.spec(published.spec);
+            options.spec(published.content.spec);
         }
         self.pairs = wanted;
         fs::remove_dir_all(path).unwrap();

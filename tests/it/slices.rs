@@ -13,7 +13,7 @@ use crate::common::generations::{self as generation, a_shard_of, copy_by_hand, p
 use crate::common::{Storage, TempDir};
 use sharddb::read::Slice;
 use sharddb::spec::{Encoding, HashFunction};
-use sharddb::{BulkLoader, OpenOptions, ShardDb, ShardingSpec, Snapshot};
+use sharddb::{BuildOptions, BulkLoader, OpenOptions, ShardDb, ShardingSpec, Snapshot};
 
 fn number(n: usize) -> NonZero<usize> {
     NonZero::new(n).unwrap()
@@ -28,7 +28,7 @@ const KEYS: u64 = 20_000;
 /// One shard of 1,024 minishards.
 fn one_shard(store: &Path, hash: HashFunction, index: Encoding) {
     let spec = ShardingSpec::new(hash, 0, 10, 0).unwrap().with_minishard_index_encoding(index);
-    let mut loader = BulkLoader::options().spec(spec).memory(16 << 20).create(store).unwrap();
+    let mut loader = BuildOptions::new().spec(spec).memory(16 << 20).create(store).unwrap();
     (0..KEYS).for_each(|key| loader.insert(key, key.to_le_bytes()).unwrap());
     loader.finish().unwrap();
 }
@@ -65,7 +65,7 @@ fn of_slices(slices: &[Slice]) -> Seen {
 
 fn parallel(snapshot: &Snapshot, threads: usize) -> Seen {
     let seen = Mutex::new(Seen::default());
-    let outcome: ControlFlow<()> = snapshot.scan_parallel(number(threads), |pair| {
+    let outcome: ControlFlow<()> = snapshot.scan_parallel(threads, |pair| {
         let mut seen = seen.lock().unwrap();
         match pair {
             Ok((key, value)) => seen.0.push((key, value.to_vec())),
@@ -110,12 +110,11 @@ fn every_specification_and_storage() {
             assert_eq!(parallel(&snapshot, 2).0.into_iter().collect::<BTreeMap<_, _>>(), model);
             for slice in snapshot.split(number(5)) {
                 let mut pairs = Vec::new();
-                slice
-                    .try_for_each(|key, value| {
-                        pairs.push((key, value.to_vec()));
-                        Ok::<(), sharddb::Error>(())
-                    })
-                    .unwrap();
+                let outcome = slice.scan(|pair| {
+                    pairs.push(pair.map(|(key, value)| (key, value.to_vec())).unwrap());
+                    ControlFlow::<()>::Continue(())
+                });
+                assert!(outcome.is_continue());
                 let keys: Vec<_> = slice.keys().map(Result::unwrap).collect();
                 assert!(keys.iter().eq(pairs.iter().map(|(key, _)| key)));
                 let entries = slice.iter().map(Result::unwrap);
@@ -148,7 +147,7 @@ fn one_shard_is_divided_evenly() {
 fn many_small_shards_are_parts_of_several() {
     let store = TempDir::new();
     let spec = ShardingSpec::new(HashFunction::MurmurHash3X86_128, 0, 0, 7).unwrap();
-    let mut loader = BulkLoader::options().spec(spec).memory(16 << 20).create(store.path()).unwrap();
+    let mut loader = BuildOptions::new().spec(spec).memory(16 << 20).create(store.path()).unwrap();
     (0..KEYS).for_each(|key| loader.insert(key, b"").unwrap());
     loader.finish().unwrap();
     let snapshot = open(Storage::Positioned, store.path());
@@ -161,7 +160,7 @@ fn many_small_shards_are_parts_of_several() {
 #[test]
 fn without_keys_and_in_memory() {
     let store = TempDir::new();
-    BulkLoader::create_default(store.path()).unwrap().finish().unwrap();
+    BulkLoader::create(store.path()).unwrap().finish().unwrap();
     Storage::ALL.iter().for_each(|storage| check(&open(*storage, store.path())));
     let db = ShardDb::from_pairs((0..1000).map(|key: u64| (key, key.to_be_bytes()))).unwrap();
     check(&db.snapshot());
@@ -225,7 +224,7 @@ fn a_break_ends_all_threads() {
     one_shard(store.path(), HashFunction::Identity, Encoding::Raw);
     let snapshot = open(Storage::Mapped, store.path());
     for threads in [1, 4] {
-        let outcome = snapshot.scan_parallel(number(threads), |pair| match pair {
+        let outcome = snapshot.scan_parallel(threads, |pair| match pair {
             Ok((key, _)) if key % 1000 == 7 => ControlFlow::Break(key),
             _ => ControlFlow::Continue(()),
         });
@@ -240,7 +239,7 @@ fn a_panic_of_the_closure_is_one_of_the_call() {
     let snapshot = open(Storage::Mapped, store.path());
     for threads in [1, 2, 8] {
         let scan = || {
-            snapshot.scan_parallel(number(threads), |pair| match pair {
+            snapshot.scan_parallel(threads, |pair| match pair {
                 Ok((key, _)) if key % 100 == 7 => panic!("planted"),
                 _ => ControlFlow::<()>::Continue(()),
             })

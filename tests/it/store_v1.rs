@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use crate::common::verify_both::VerifyBoth;
 use crate::common::{Storage, TempDir, data, directory_bytes, shuffled};
 use sharddb::spec::{Encoding, HashFunction, ValueAlignment};
-use sharddb::{BuildOptions, BulkLoader, GenerationId, OpenOptions, ShardingSpec, Store, VerifyLevel, VerifyReads};
+use sharddb::{BuildOptions, GenerationId, OpenOptions, ShardingSpec, Store, VerifyLevel, VerifyReads};
 
 /// Returns the store that the first version with digests wrote of the same pairs.
 fn with_digests() -> PathBuf {
@@ -48,7 +48,7 @@ fn builds() -> [BuildOptions; 2] {
         .with_minishard_index_encoding(Encoding::Gzip)
         .with_data_encoding(Encoding::Gzip);
     [raw, gzip].map(|spec| {
-        let mut options = BulkLoader::options();
+        let mut options = BuildOptions::new();
         options.spec(spec).checks(true).value_alignment(ValueAlignment::Eight);
         if spec == gzip {
             options.info(fs::read_to_string(data("store-v1/info")).unwrap());

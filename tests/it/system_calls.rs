@@ -7,7 +7,7 @@ use std::path::Path;
 use crate::common::{Storage, TempDir, expected, sets};
 use sharddb::plan::Profile;
 use sharddb::spec::{Encoding, ValueAlignment};
-use sharddb::{BuildOptions, BulkLoader, OpenOptions, Snapshot};
+use sharddb::{BuildOptions, OpenOptions, Snapshot};
 
 /// The read calls of this thread so far, with those that read this number.
 fn calls() -> u64 {
@@ -32,7 +32,7 @@ fn value(number: u64, len: usize) -> Vec<u8> {
 }
 
 fn build(store: &Path, keys: u64, len: usize, options: impl FnOnce(&mut BuildOptions)) {
-    let mut build = BulkLoader::options();
+    let mut build = BuildOptions::new();
     build.durable(false);
     options(&mut build);
     let mut loader = build.create(store).unwrap();

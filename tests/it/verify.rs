@@ -3,7 +3,6 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
-use std::num::NonZero;
 use std::ops::Bound;
 use std::path::{Path, PathBuf};
 
@@ -13,7 +12,7 @@ use crate::mixed_files::with_crafted_table;
 use sharddb::spec::{Encoding, HashFunction, ValueAlignment};
 use sharddb::verify::{FindingKind, Severity, VerifyReport};
 use sharddb::{
-    BuildOptions, BulkLoader, ErrorKind, OpenOptions, Progress, ShardDb, ShardingSpec, Snapshot, VerifyLevel,
+    BuildOptions, ErrorKind, OpenOptions, Progress, ShardDb, ShardingSpec, Snapshot, VerifyLevel, VerifyOptions,
 };
 
 const LEVELS: [VerifyLevel; 3] = [VerifyLevel::Structure, VerifyLevel::Index, VerifyLevel::Data];
@@ -32,7 +31,7 @@ fn features_of(minishard_bits: u8) -> Vec<(String, BuildOptions, bool)> {
         for (index, data) in [(Encoding::Raw, Encoding::Raw), (Encoding::Gzip, Encoding::Gzip)] {
             let spec = ShardingSpec::new(HashFunction::MurmurHash3X86_128, 0, minishard_bits, 1).unwrap();
             let spec = spec.with_minishard_index_encoding(index).with_data_encoding(data);
-            let mut options = BulkLoader::options();
+            let mut options = BuildOptions::new();
             options.threads(1).spec(spec).checks(checks).value_alignment(ValueAlignment::new(alignment).unwrap());
             features.push((
                 format!("checks {checks}, preambles {preambles}, alignment {alignment}, {index:?}"),
@@ -118,7 +117,7 @@ fn whatever_the_loader_writes_gives_no_finding() {
         let pairs: BTreeMap<u64, _> =
             pairs.into_iter().map(|(key, preamble, value)| (key, (preamble, value))).collect();
         let store = TempDir::new();
-        let mut options = BulkLoader::options();
+        let mut options = BuildOptions::new();
         let mut loader = options.spec(spec).checks(checks).value_alignment(alignment).create(store.path()).unwrap();
         for (key, (preamble, value)) in &pairs {
             let preamble = if preambles { &preamble[..] } else { b"" };
@@ -141,7 +140,7 @@ fn larger_shards_give_no_finding_from_any_storage() {
     for (index, preamble) in [(Encoding::Raw, &b""[..]), (Encoding::Gzip, b"preamble")] {
         let spec = ShardingSpec::new(HashFunction::Identity, 0, 4, 0).unwrap().with_minishard_index_encoding(index);
         let store = TempDir::new();
-        let mut options = BulkLoader::options();
+        let mut options = BuildOptions::new();
         let mut loader = options.spec(spec).value_alignment(ValueAlignment::Page).create(store.path()).unwrap();
         for key in 0..400 {
             // one is larger than a block
@@ -175,7 +174,7 @@ fn a_database_from_pairs_gives_no_finding_and_counts_its_pairs() {
         let snapshot = ShardDb::from_pairs(pairs).unwrap().snapshot();
         for level in LEVELS {
             let progress = Progress::new();
-            let report = snapshot.verify_with(level, NonZero::<usize>::MIN, &progress).unwrap();
+            let report = snapshot.verify_with(level, VerifyOptions::new().threads(1).progress(&progress)).unwrap();
             assert_eq!(lines(&report), "", "{count} pairs, {level:?}");
             let counted = if level == VerifyLevel::Structure { (1, 0, 0) } else { (1, count, value_bytes as u64) };
             assert_eq!((report.shards, report.keys, report.value_bytes), counted, "{count} pairs, {level:?}");
@@ -356,7 +355,7 @@ fn ours_with(minishard_bits: u8, keys: &[u64]) -> TempDir {
 /// Like `ours`, with this specification and these keys.
 fn ours_of(spec: ShardingSpec, keys: &[u64]) -> TempDir {
     let store = TempDir::new();
-    let mut options = BulkLoader::options();
+    let mut options = BuildOptions::new();
     options.threads(1).value_alignment(ValueAlignment::Eight);
     let mut loader = options.spec(spec).create(store.path()).unwrap();
     for key in keys {
@@ -477,9 +476,9 @@ fn a_build_checks_what_it_takes_from_a_reader() {
     let build = |before: usize| {
         let store = TempDir::new();
         let info = r#"{"@type": "neuroglancer_multilod_draco"}"#;
-        let mut loader = BulkLoader::options().info(info).create(store.path()).unwrap();
+        let mut loader = BuildOptions::new().info(info).create(store.path()).unwrap();
         loader.insert_reader(7, before as u64, 64, &mut &mesh(before)[..]).unwrap();
-        loader.finish().map(|published| published.keys).map_err(|error| (error.kind(), error.key()))
+        loader.finish().map(|published| published.content.keys).map_err(|error| (error.kind(), error.key()))
     };
     assert_eq!([0, 4].map(build), [Err((ErrorKind::InvalidInput, None)), Err((ErrorKind::InvalidInput, Some(7)))]);
     assert_eq!([5, 6].map(build), [Ok(1), Ok(1)]);
@@ -507,7 +506,7 @@ fn case(kind: FindingKind) -> Case {
         Kind::WrongMinishardTable => Case::open(with_crafted_table(), Index),
         Kind::KeyFile => {
             let store = TempDir::new();
-            let mut loader = BulkLoader::options().ordered(true).create(store.path()).unwrap();
+            let mut loader = BuildOptions::new().ordered(true).create(store.path()).unwrap();
             (10..30).for_each(|key| loader.insert(key, b"value").unwrap());
             loader.finish().unwrap();
             let directory = TempDir::copy_of(ShardDb::open(store.path()).unwrap().snapshot().directory());
@@ -821,7 +820,7 @@ fn progress_only_grows_and_ends_at_its_total() {
         for level in LEVELS {
             let progress = Progress::new();
             let snapshot = ShardDb::open(directory).unwrap().snapshot();
-            snapshot.verify_with(level, NonZero::<usize>::MIN, &progress).unwrap();
+            snapshot.verify_with(level, VerifyOptions::new().threads(1).progress(&progress)).unwrap();
             let (done, total) = (progress.done(), progress.total());
             assert!(done == total && total > 0, "{directory:?}, {level:?}: {progress:?}");
         }
@@ -924,7 +923,7 @@ fn in_a_clean_mutant_every_read_works() {
 #[test]
 fn a_loaded_snapshot_verifies_its_copy_whatever_became_of_the_file() {
     let store = TempDir::new();
-    let mut loader = BuildOptions::default().create(store.path()).unwrap();
+    let mut loader = BuildOptions::new().create(store.path()).unwrap();
     loader.extend((0..1000u64).map(|key| (key, key.to_string()))).unwrap();
     let generation = loader.finish().unwrap().generation;
     let snapshot = ShardDb::load(store.path()).unwrap().snapshot();
@@ -978,7 +977,7 @@ fn several_threads_find_the_same_damage_in_one_shard() {
 fn several_threads_and_many_shards() {
     let store = TempDir::new();
     let spec = ShardingSpec::new(HashFunction::Identity, 0, 1, 8).unwrap();
-    let mut loader = BulkLoader::options().spec(spec).memory(16 << 20).create(store.path()).unwrap();
+    let mut loader = BuildOptions::new().spec(spec).memory(16 << 20).create(store.path()).unwrap();
     (0..3000u64).for_each(|key| loader.insert(key, key.to_le_bytes().repeat(3)).unwrap());
     loader.finish().unwrap();
     let db = OpenOptions::new().check_shards(false).open(store.path()).unwrap();
@@ -992,7 +991,8 @@ fn several_threads_and_many_shards() {
     let progress = Progress::new();
     progress.cancel();
     for threads in [1, 4] {
-        let stopped = snapshot.verify_with(VerifyLevel::Data, NonZero::new(threads).unwrap(), &progress);
+        let stopped =
+            snapshot.verify_with(VerifyLevel::Data, VerifyOptions::new().threads(threads).progress(&progress));
         assert_eq!(stopped.unwrap_err().kind(), ErrorKind::Cancelled);
         assert!(progress.done() < progress.total() / 2, "{progress:?}");
     }

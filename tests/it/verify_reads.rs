@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use crate::common::{Storage, TempDir};
 use sharddb::spec::HashFunction;
-use sharddb::{BulkLoader, ErrorKind, OpenOptions, ShardDb, ShardingSpec, Snapshot, VerifyReads};
+use sharddb::{BuildOptions, ErrorKind, OpenOptions, ShardDb, ShardingSpec, Snapshot, VerifyReads};
 
 const MODES: [VerifyReads; 3] = [VerifyReads::Never, VerifyReads::Once, VerifyReads::Always];
 
@@ -24,7 +24,7 @@ impl Store {
     fn new(minishard_bits: u8, keys: u64, checks: bool, len_of: impl Fn(u64) -> usize) -> Store {
         let root = TempDir::new();
         let spec = ShardingSpec::new(HashFunction::Identity, 0, minishard_bits, 0).unwrap();
-        let mut loader = BulkLoader::options().spec(spec).checks(checks).threads(1).create(root.path()).unwrap();
+        let mut loader = BuildOptions::new().spec(spec).checks(checks).threads(1).create(root.path()).unwrap();
         let pairs: BTreeMap<u64, Vec<u8>> = (0..keys).map(|key| (key, bytes(key, len_of(key)))).collect();
         pairs.iter().for_each(|(key, value)| loader.insert(*key, value).unwrap());
         let generation = loader.finish().unwrap().generation.to_string();

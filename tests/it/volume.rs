@@ -15,8 +15,7 @@ use sharddb::spec::HashFunction;
 use sharddb::verify::FindingKind;
 use sharddb::write::UpdateOptions;
 use sharddb::{
-    BuildOptions, BulkLoader, ErrorKind, OpenOptions, Profile, Salvage, ShardDb, ShardingSpec, Store, Updater,
-    VerifyLevel,
+    BuildOptions, ErrorKind, OpenOptions, Profile, Salvage, ShardDb, ShardingSpec, Store, Updater, VerifyLevel,
 };
 
 type Pairs = BTreeMap<u64, Vec<u8>>;
@@ -57,7 +56,7 @@ fn wide_spec() -> ShardingSpec {
 }
 
 fn options() -> BuildOptions {
-    let mut options = BulkLoader::options();
+    let mut options = BuildOptions::new();
     options.info(info()).sharding_at(POINTER).memory(16 << 20).threads(1);
     options
 }
@@ -66,7 +65,7 @@ fn build(store: &Path, options: &BuildOptions) -> PathBuf {
     let mut loader = options.create(store).unwrap();
     loader.extend(chunks()).unwrap();
     let published = loader.finish().unwrap();
-    assert_eq!(published.keys, 64);
+    assert_eq!(published.content.keys, 64);
     store.join(published.generation.to_string())
 }
 
@@ -137,7 +136,7 @@ fn a_volume_has_its_shards_and_the_info_in_place() {
     }
     // the same shards as at the top level
     let plain = scratch.path().join("plain");
-    let mut options = BulkLoader::options();
+    let mut options = BuildOptions::new();
     let plain = build(&plain, options.spec(spec_of_source()));
     let shards = directory_bytes(&generation.join("s0"));
     assert_eq!(shards.len(), 8);
@@ -215,9 +214,9 @@ fn the_specification_is_the_given_one_or_that_of_the_scale_or_planned() {
     assert_eq!(spec_of(&|options| _ = options.spec(wide_spec())), wide_spec());
     let planned = |profile| {
         let scratch = TempDir::new();
-        let mut loader = BulkLoader::options().profile(profile).create(scratch.path()).unwrap();
+        let mut loader = BuildOptions::new().profile(profile).create(scratch.path()).unwrap();
         loader.extend(chunks()).unwrap();
-        loader.finish().unwrap().spec
+        loader.finish().unwrap().content.spec
     };
     assert_eq!(spec_of(&|options| _ = options.profile(Profile::Remote)), planned(Profile::Remote));
     let unsharded = info().replace(&spec_of_source().to_json(), "null");
@@ -250,12 +249,12 @@ fn a_place_that_a_generation_cannot_have_is_refused() {
         ("[".to_string(), ErrorKind::InvalidSpec),
     ];
     for (info, kind) in cases {
-        let error = BulkLoader::options().info(&info).sharding_at("/scales/0").create(&store).unwrap_err();
+        let error = BuildOptions::new().info(&info).sharding_at("/scales/0").create(&store).unwrap_err();
         assert_eq!(error.kind(), kind, "{info}: {error}");
     }
-    let error = BulkLoader::options().sharding_at("/scales/0").create(&store).unwrap_err();
+    let error = BuildOptions::new().sharding_at("/scales/0").create(&store).unwrap_err();
     assert!(error.message().contains("--info"), "{error}");
-    let error = BulkLoader::options().info(info()).create(&store).unwrap_err();
+    let error = BuildOptions::new().info(info()).create(&store).unwrap_err();
     assert!(error.message().contains("--sharding-at"), "{error}");
     assert!(!store.exists());
 }
@@ -269,10 +268,10 @@ fn a_key_of_several_names_and_an_empty_volume_work() {
     let generation = build(&store, options.info(&info));
     assert_eq!(directory_names(&generation), ["a", "info", "lease", "manifest.json"]);
     assert_eq!(pairs_in(&store), chunks());
-    let mut options = BulkLoader::options();
+    let mut options = BuildOptions::new();
     options.info(&info).sharding_at(POINTER).allow_empty(true);
     let built = options.create(&store).unwrap().finish().unwrap();
-    assert_eq!((built.keys, built.shards), (0, 0));
+    assert_eq!((built.content.keys, built.content.shards), (0, 0));
     let empty = store.join(built.generation.to_string());
     assert!(empty.join("a/mip \u{e9}/s0").is_dir());
     assert_eq!(pairs_in(&store), Pairs::new());
@@ -624,7 +623,7 @@ fn the_members_of_the_manifest_are_additive() {
     let manifest = json(&generation.join("manifest.json"));
     assert_eq!(manifest["format_version"], 2, "earlier versions refuse it");
     assert_eq!(manifest["nested"], object!({"sharding_at": POINTER, "shards_in": "s0"}));
-    let plain = build(&scratch.path().join("plain"), &BulkLoader::options());
+    let plain = build(&scratch.path().join("plain"), &BuildOptions::new());
     let manifest = json(&plain.join("manifest.json"));
     assert_eq!((&manifest["format_version"], manifest.get("nested")), (&Json::from(1), None));
 }
@@ -659,7 +658,7 @@ fn an_updated_volume_is_a_volume() {
     let store = scratch.path().join("store");
     let mut expected = chunks();
     let changed = *expected.keys().next().unwrap();
-    let mut updater = Updater::new(&store, &UpdateOptions::new()).unwrap();
+    let mut updater = Updater::open(&store).unwrap();
     updater.put(changed, b"new").unwrap();
     expected.insert(changed, b"new".to_vec());
     let (published, report) = updater.finish().unwrap();
@@ -685,7 +684,7 @@ fn an_updated_volume_is_a_volume() {
     // one chunk of a foreign volume
     let foreign = ShardDb::open(data("neuroglancer/image")).unwrap().snapshot();
     let new = scratch.path().join("new");
-    let mut updater = Updater::with_base(&new, &foreign, &UpdateOptions::new()).unwrap();
+    let mut updater = UpdateOptions::new().create(&new, &foreign).unwrap();
     updater.put(changed, b"new").unwrap();
     updater.finish().unwrap();
     assert_eq!(pairs_in(&new), expected);

@@ -54,7 +54,7 @@ fn follows_forwards_and_backwards() {
     let store = TempDir::new();
     publish(store.path(), 1);
     let databases = Storage::ALL.map(|storage| storage.open(&OpenOptions::new(), store.path()).unwrap());
-    let watch = WatchOptions::new(OFTEN).start(databases.clone()).unwrap();
+    let watch = WatchOptions::new().interval(OFTEN).start(databases.clone()).unwrap();
     for label in 2..=4 {
         publish(store.path(), label);
         databases.iter().for_each(|db| until_serves(db, label));
@@ -95,7 +95,8 @@ fn hooks_see_both_generations_in_order() {
     let db = mapped(store.path());
     let seen = Arc::new(Mutex::new(Vec::new()));
     let (before, after, served) = (seen.clone(), seen.clone(), db.clone());
-    let watch = WatchOptions::new(OFTEN)
+    let watch = WatchOptions::new()
+        .interval(OFTEN)
         .before_swap(move |new| {
             let number = new.generation().unwrap().get();
             new.warm()?.wait();
@@ -131,7 +132,7 @@ fn refusing(
         true if allowed.load(Ordering::SeqCst) == 0 => fail(),
         _ => Ok(()),
     };
-    WatchOptions::new(OFTEN).before_swap(refuse).start([db.clone()]).unwrap()
+    WatchOptions::new().interval(OFTEN).before_swap(refuse).start([db.clone()]).unwrap()
 }
 
 #[test]
@@ -214,7 +215,7 @@ fn a_panic_after_the_swap_is_recorded() {
     let store = TempDir::new();
     publish(store.path(), 1);
     let db = mapped(store.path());
-    let watch = WatchOptions::new(OFTEN).after_swap(|_, _| panic!("planted")).start([db.clone()]).unwrap();
+    let watch = WatchOptions::new().interval(OFTEN).after_swap(|_, _| panic!("planted")).start([db.clone()]).unwrap();
     for label in [2, 3] {
         publish(store.path(), label);
         until_serves(&db, label);
@@ -232,7 +233,8 @@ fn a_hook_may_refresh_and_drop_the_watch() {
     let db = mapped(store.path());
     let (result, watch) = (Arc::new(Mutex::new(None)), Arc::new(Mutex::new(None::<Watch>)));
     let (in_hook, kept, to_drop) = (db.clone(), result.clone(), watch.clone());
-    let mut options = WatchOptions::new(OFTEN);
+    let mut options = WatchOptions::new();
+    options.interval(OFTEN);
     options.before_swap(move |_| {
         *kept.lock().unwrap() = Some(in_hook.refresh().unwrap_err().kind());
         Ok(())
@@ -274,13 +276,13 @@ fn what_does_not_follow_a_store_is_refused() {
 fn many_databases() {
     let stores: Vec<_> = (0..30).map(|_| TempDir::new()).collect();
     let publish_all = |label| {
-        stores
-            .iter()
-            .for_each(|store| assert_eq!(publish(store.path(), label).keys, generation::keys(label).count() as u64))
+        stores.iter().for_each(|store| {
+            assert_eq!(publish(store.path(), label).content.keys, generation::keys(label).count() as u64)
+        })
     };
     publish_all(3);
     let databases: Vec<_> = stores.iter().map(|store| mapped(store.path())).collect();
-    let watch = WatchOptions::new(OFTEN).start(databases.iter().cloned()).unwrap();
+    let watch = WatchOptions::new().interval(OFTEN).start(databases.iter().cloned()).unwrap();
     publish_all(4);
     databases.iter().for_each(|db| until(|| db.stats().swaps == 1));
     databases.iter().for_each(|db| generation::check(&db.snapshot(), 4));

@@ -7,7 +7,7 @@ use std::collections::btree_map::Entry;
 use std::fmt;
 
 use sharddb::spec::{Encoding, HashFunction, ValueAlignment};
-use sharddb::{BuildOptions, BulkLoader, OnDuplicate, Profile, ShardingSpec};
+use sharddb::{BuildOptions, OnDuplicate, Profile, ShardingSpec};
 
 /// The size of cases.
 #[derive(Clone, Copy, Debug)]
@@ -210,7 +210,7 @@ impl Case {
 
     /// Returns the options of a build with one of the two settings.
     pub(crate) fn options(&self, (memory, threads): (u64, usize)) -> BuildOptions {
-        let mut options = BulkLoader::options();
+        let mut options = BuildOptions::new();
         options.memory(memory).threads(threads).on_duplicate(self.on_duplicate.clone()).checks(self.checks);
         options.ordered(self.ordered);
         options.value_alignment(ValueAlignment::new(self.alignment).unwrap()).profile(self.profile);

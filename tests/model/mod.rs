@@ -61,16 +61,16 @@ pub(crate) fn check_published(
     let published = published.map_err(in_words)?;
     let left: Vec<_> = names(store).into_iter().filter(|name| name.starts_with("tmp")).collect();
     ensure!(left.is_empty(), "expected no temporary files to be left, found {left:?}");
-    let found = (published.keys, published.dropped);
+    let found = (published.content.keys, published.content.dropped);
     ensure!(
         found == (expected.len() as u64, dropped),
         "expected {} keys and {dropped} dropped, found {found:?}",
         expected.len()
     );
     ensure!(
-        case.spec.is_none_or(|spec| spec == published.spec),
+        case.spec.is_none_or(|spec| spec == published.content.spec),
         "expected the given specification, found {}",
-        published.spec
+        published.content.spec
     );
     let db = OpenOptions::new().load(store).map_err(in_words)?;
     let snapshot = db.snapshot();

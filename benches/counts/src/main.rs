@@ -14,7 +14,7 @@ const PAIRS: u64 = 100_000;
 
 const VALUE_LEN: usize = 100;
 
-/// Keys per call of `get_many_with`.
+/// Keys per call of `get_each`.
 const BATCH: usize = 1000;
 
 fn main() -> Result<()> {
@@ -56,7 +56,7 @@ fn measured<T>(operation: impl FnOnce() -> T) -> T {
 
 fn load(directory: &str) -> Result<()> {
     // one thread: the instructions of several depend on which of them waits
-    let mut loader = BuildOptions::default().threads(1).create(directory)?;
+    let mut loader = BuildOptions::new().threads(1).create(directory)?;
     for number in 0..PAIRS {
         let mut value = [0x5a; VALUE_LEN];
         value[..8].copy_from_slice(&key(number).to_le_bytes());
@@ -82,7 +82,7 @@ fn dependent(snapshot: &Snapshot) -> Result<u64> {
 fn batches(snapshot: &Snapshot, keys: &[u64]) -> Result<u64> {
     let mut sum = 0u64;
     for keys in keys.chunks(BATCH) {
-        let failed = snapshot.get_many_with(keys, |_, value| match value {
+        let failed = snapshot.get_each(keys, |_, value| match value {
             Ok(value) => {
                 sum = sum.wrapping_add(value.map_or(0, |value| head(&value)));
                 ControlFlow::Continue(())

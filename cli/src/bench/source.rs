@@ -143,7 +143,7 @@ impl Reader for StoreReader {
 
     fn get_many(&mut self, keys: &[u64]) -> Result<Option<u64>> {
         let mut total = 0_u64;
-        let failed = self.0.get_many_with(keys, |_, value| match value {
+        let failed = self.0.get_each(keys, |_, value| match value {
             Ok(value) => {
                 total = total.wrapping_add(value.as_deref().map_or(0, sum));
                 ControlFlow::Continue(())

@@ -33,7 +33,7 @@ impl Keep {
     pub(super) fn conclude(self, published: &Published, store: &Path, context: &Context) -> Result<Exit> {
         let collected = self.collect(published.is_new, store, context);
         if published.is_new {
-            warn_if_few(published.keys, published.keys_before, store);
+            warn_if_few(published.content.keys, published.keys_before, store);
         }
         collected
     }

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use serde_json::json;
-use sharddb::{BulkLoader, Published};
+use sharddb::{BuildOptions, Published};
 
 use crate::bench::disk_usage::DiskUsage;
 use crate::bench::measure::{self, Figures, Keys, Percentiles};
@@ -152,7 +152,7 @@ impl Args {
         let scratch = Scratch::create(self.temp_dir.as_deref().unwrap_or(beside), ".sharddb-bench-")?;
         context.say(format_args!("building a store of {}", plural(directory.keys().len() as u64, "key")));
         let begun = Instant::now();
-        let mut options = BulkLoader::options();
+        let mut options = BuildOptions::new();
         let mut loader = options.progress(&context.interrupt.progress()).create(scratch.path())?;
         directory.read(&Reading::of_list(context), &mut loader)?;
         let published = loader.finish()?;
@@ -206,7 +206,7 @@ impl Args {
     fn title(&self, all: u64, keys: &Keys, built: Option<&Built>) -> String {
         let place = self.input.as_ref().or(self.path.as_ref()).map(|path| printable::line(path.display()).to_string());
         let values = built.map_or_else(String::new, |built| {
-            format!(" with values of {} on average", plural(built.published.value_bytes / all.max(1), "byte"))
+            format!(" with values of {} on average", plural(built.published.content.value_bytes / all.max(1), "byte"))
         });
         format!(
             "{}: {}{values}; {} of them looked up in random order, and as many absent keys.",

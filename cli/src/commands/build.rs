@@ -10,7 +10,7 @@ use clap::ValueEnum;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use serde_json::json;
 use sharddb::spec::{Encoding, ValueAlignment};
-use sharddb::{BuildOptions, BulkLoader, OnDuplicate, OpenOptions, Profile, Published, ShardingSpec};
+use sharddb::{BuildOptions, OnDuplicate, OpenOptions, Profile, Published, ShardingSpec};
 
 use crate::allow_empty::AllowEmpty;
 use crate::commands::after::Keep;
@@ -419,7 +419,7 @@ impl Args {
     }
 
     fn options(&self, info: Option<&str>) -> Result<BuildOptions> {
-        let mut options = BulkLoader::options();
+        let mut options = BuildOptions::new();
         options.allow_sparse(self.force).allow_empty(self.allow_empty.allow_empty);
         options.on_duplicate(self.on_duplicate.policy());
         set_resources(&mut options, self.inputs.memory, self.temp_dir.as_deref(), self.threads);
@@ -497,28 +497,28 @@ pub(super) fn names(inputs: &[Input]) -> String {
 pub(super) fn to_json(published: &Published) -> serde_json::Value {
     json!({
         "generation": published.generation.to_string(),
-        "keys": published.keys,
+        "keys": published.content.keys,
         "keys_before": published.keys_before,
-        "duplicates_dropped": published.dropped,
-        "value_bytes": published.value_bytes,
-        "shards": published.shards,
-        "file_bytes": published.file_bytes,
+        "duplicates_dropped": published.content.dropped,
+        "value_bytes": published.content.value_bytes,
+        "shards": published.content.shards,
+        "file_bytes": published.content.file_bytes,
     })
 }
 
 /// The line about what was published or built.
 pub(super) fn summary(done: &str, published: &Published, begun: Instant) -> String {
-    let dropped = match published.dropped {
+    let dropped = match published.content.dropped {
         0 => String::new(),
         dropped => format!(", {} dropped", plural(dropped, "duplicate")),
     };
     format!(
         "{done} {}: {}{dropped}, {} of values in {} of {}, in {:.1} s",
         published.generation,
-        counted(published.keys, "key", published.keys_before),
-        Size(published.value_bytes),
-        plural(published.shards, "shard"),
-        Size(published.file_bytes),
+        counted(published.content.keys, "key", published.keys_before),
+        Size(published.content.value_bytes),
+        plural(published.content.shards, "shard"),
+        Size(published.content.file_bytes),
         begun.elapsed().as_secs_f64(),
     )
 }

@@ -3,9 +3,9 @@
 use std::num::NonZero;
 use std::path::PathBuf;
 
+use sharddb::BuildOptions;
 use sharddb::cluster::{SpillSet, job_directory};
 use sharddb::spec::ValueAlignment;
-use sharddb::{BuildOptions, BulkLoader};
 
 use crate::commands::build::{Duplicates, alignments, set_resources};
 use crate::commands::stages::status_of;
@@ -116,7 +116,7 @@ impl Args {
     }
 
     fn options(&self) -> BuildOptions {
-        let mut options = BulkLoader::options();
+        let mut options = BuildOptions::new();
         options.allow_sparse(self.force).on_duplicate(self.on_duplicate.policy());
         options.checks(!self.no_checks).value_alignment(self.value_alignment);
         set_resources(&mut options, self.memory, self.temp_dir.as_deref(), self.threads);

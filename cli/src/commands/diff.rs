@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use clap::ValueEnum;
 use serde_json::json;
-use sharddb::diff::{Change, ChangeKind, Diff, DiffTotals};
+use sharddb::diff::{Change, ChangeKind, Diff, DiffOptions, DiffTotals};
 use sharddb::{ErrorKind, GenerationId, Snapshot, Store, Value};
 
 use crate::commands::{open_store, write_json, write_line};
@@ -183,12 +183,9 @@ impl Args {
     ) -> Result<DiffTotals> {
         let progress = context.interrupt.progress();
         let _shown = Display::beside(&self.output, context.quiet, "compare", &progress);
-        let mut diff = Diff::between(old, new);
-        diff.progress(&progress);
-        if let Some(threads) = self.threads {
-            diff.threads(threads);
-        }
-        let compared = diff.run(|change| {
+        let mut options = DiffOptions::new();
+        options.threads(self.threads.map_or(0, NonZero::get)).progress(&progress);
+        let compared = Diff::between_with(old, new, &options).run(|change| {
             let written = match change {
                 Ok(change) => lines.write(&change, errors),
                 Err(error) if error.kind() == ErrorKind::Cancelled => Err(error.into()),

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use serde::Serialize;
 use sharddb::store::{GcReport, MovedIn};
-use sharddb::{GenerationId, Store};
+use sharddb::{GenerationId, Store, WriterOptions};
 
 use crate::age::Age;
 use crate::commands::{open_store, write_json};
@@ -149,11 +149,11 @@ pub(super) fn keep(keep: usize, store: &Path, context: &Context) -> Result<Exit>
 
 /// Removes all but the newest generations.
 fn collect(context: &Context, store: &Store, keep: usize) -> Result<Collected> {
-    let mut writer = store.writer()?;
-    let (files, uncounted) = examine(store, &store.removable(keep)?)?;
     let progress = context.interrupt.progress();
+    let writer = store.writer_with(WriterOptions::new().progress(&progress))?;
+    let (files, uncounted) = examine(store, &store.removable(keep)?)?;
     let shown = Display::count(context.quiet, "remove", &progress);
-    let report = writer.progress(&progress).gc(keep)?;
+    let report = writer.gc(keep)?;
     drop(shown);
     Collected::of(store, &report, &files, &uncounted)
 }

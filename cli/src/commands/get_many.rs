@@ -160,7 +160,7 @@ impl<W: Write> Lines<'_, W> {
 
     fn of_database(&mut self, snapshot: &Snapshot, keys: &[u64]) -> Result<()> {
         let mut remaining = keys.iter();
-        let written = snapshot.get_many_with(keys, |_, value| {
+        let written = snapshot.get_each(keys, |_, value| {
             let key = remaining.next().map_or_else(String::new, u64::to_string);
             self.write(key, value).map_or_else(ControlFlow::Break, ControlFlow::Continue)
         });

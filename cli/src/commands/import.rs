@@ -6,7 +6,9 @@ use std::time::Instant;
 use clap::builder::Resettable;
 use clap::{Arg, Id};
 use sharddb::spec::Encoding;
-use sharddb::{BuildOptions, BulkLoader, ErrorKind, Phase, Profile, Published, Snapshot, Store, Unit, Value};
+use sharddb::{
+    BuildOptions, BulkLoader, ErrorKind, Phase, Profile, Published, Snapshot, Store, Unit, Value, WriterOptions,
+};
 use sharddb_container::{Container, Form};
 
 use crate::allow_empty::AllowEmpty;
@@ -141,7 +143,7 @@ impl Args {
 
     /// The options of the new store that the command line states.
     fn options(&self, sharding: Option<&str>, context: &Context) -> Result<BuildOptions> {
-        let mut options = BulkLoader::options();
+        let mut options = BuildOptions::new();
         options.progress(&context.interrupt.progress()).allow_empty(self.allow_empty.allow_empty);
         set_resources(&mut options, self.memory, self.temp_dir.as_deref(), None);
         if let Some(profile) = self.profile {
@@ -212,14 +214,15 @@ impl Args {
                  rebuild with --sharding or --profile"
             )));
         }
-        let mut writer =
-            Store::create(&self.store).map_err(|error| foreign::not_a_store(error.into(), &self.store))?.writer()?;
         let copied = context.interrupt.progress();
-        writer.progress(&copied);
+        let mut options = WriterOptions::new();
+        options.progress(&copied).allow_empty(self.allow_empty.allow_empty);
+        let store = Store::create(&self.store).map_err(|error| foreign::not_a_store(error.into(), &self.store))?;
+        let writer = store.writer_with(&options)?;
         let progress = Display::count(context.quiet, "copy", &copied);
         let copy = writer.adopt_unpublished(source.directory())?;
         drop(progress);
-        let published = copy.allow_empty(self.allow_empty.allow_empty).publish()?;
+        let published = copy.publish()?;
         self.say(&published, "key", context);
         Ok(published)
     }
@@ -269,7 +272,7 @@ impl Args {
     }
 
     fn say(&self, published: &Published, what: &str, context: &Context) {
-        let keys = counted(published.keys, what, published.keys_before);
+        let keys = counted(published.content.keys, what, published.keys_before);
         let (store, generation) = (self.store.display(), published.generation);
         context.say(format_args!("{keys} in {store}, {generation}"));
     }

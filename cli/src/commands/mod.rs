@@ -223,7 +223,7 @@ mod tests {
     fn a_signal_cancels_each_step_of_a_build_in_parts() {
         let place = tempfile::tempdir().unwrap();
         let path = |name: &str| place.path().join(name).to_str().unwrap().to_string();
-        let (store, options) = (path("store"), BuildOptions::default());
+        let (store, options) = (path("store"), BuildOptions::new());
         let job = job_directory(Path::new(&store), "night").unwrap();
         let plan = PartPlan::for_counts(1, 5, Profile::Local, 1).unwrap();
         let mut spill = SpillWriter::create(&job, &plan, 0, &options).unwrap();

@@ -4,7 +4,7 @@ use std::num::NonZero;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use sharddb::{BuildOptions, BulkLoader, Profile, Published, Snapshot, Store};
+use sharddb::{BuildOptions, Profile, Published, Snapshot, Store};
 use sharddb::{Phase, Progress};
 
 use crate::allow_empty::AllowEmpty;
@@ -77,7 +77,7 @@ impl NewStore {
     ///
     /// Errors: those of reading a specification.
     pub(super) fn options(&self, context: &Context) -> Result<BuildOptions> {
-        let mut options = BulkLoader::options();
+        let mut options = BuildOptions::new();
         options.progress(&context.interrupt.progress()).ordered(self.ordered).allow_empty(self.allow_empty.allow_empty);
         set_resources(&mut options, self.memory, self.temp_dir.as_deref(), self.threads);
         if let Some(profile) = self.profile {

@@ -4,7 +4,7 @@ use std::io;
 use std::path::{PathBuf, absolute};
 
 use serde_json::json;
-use sharddb::Store;
+use sharddb::{Store, WriterOptions};
 
 use crate::commands::after::warn_if_few;
 use crate::commands::write_json;
@@ -59,11 +59,10 @@ impl Args {
         Sources::of([&self.from]).refuse(&self.store)?;
         let cleanup = context.interrupt.publishing();
         let store = Store::create(&self.store).map_err(|error| foreign::not_a_store(error.into(), &self.store))?;
-        let mut writer = store.writer()?;
+        let read = context.interrupt.progress();
+        let writer = store.writer_with(WriterOptions::new().progress(&read))?;
         let before =
             store.current_or_newest()?.and_then(|current| store.totals(current).ok()).map(|totals| totals.keys);
-        let read = context.interrupt.progress();
-        writer.progress(&read);
         let progress = Display::count(context.quiet, if self.moving { "check" } else { "copy" }, &read);
         let id = if self.moving { writer.adopt_by_moving(&self.from) } else { writer.adopt(&self.from) }?;
         cleanup.done();

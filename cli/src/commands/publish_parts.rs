@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::time::Instant;
 
 use sharddb::cluster::{PartReceipt, SpillSet, job_directory};
-use sharddb::{BuildOptions, BulkLoader, Store};
+use sharddb::{BuildOptions, Store};
 
 use crate::allow_empty::AllowEmpty;
 use crate::commands::build::{set_resources, summary, to_json};
@@ -131,7 +131,7 @@ impl Args {
     }
 
     fn options(&self) -> Result<BuildOptions> {
-        let mut options = BulkLoader::options();
+        let mut options = BuildOptions::new();
         options.ordered(self.ordered).allow_empty(self.allow_empty.allow_empty);
         set_resources(&mut options, self.memory, self.temp_dir.as_deref(), None);
         if let Some(path) = &self.info {

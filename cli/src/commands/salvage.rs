@@ -123,7 +123,7 @@ impl Args {
         drop(shown);
         unless_unread(lines.finish())?;
         context.say(report);
-        context.say(format_args!("published {} of {}", published.generation, plural(published.keys, "key")));
+        context.say(format_args!("published {} of {}", published.generation, plural(published.content.keys, "key")));
         let lacks_manifest = foreign::lacks_manifest(salvage.directory())?;
         if lacks_manifest {
             let db = salvage.directory().display();

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use sharddb::BulkLoader;
+use sharddb::BuildOptions;
 use sharddb::cluster::{SpillWriter, job_directory};
 
 use crate::commands::build::{InputOptions, temporary_store};
@@ -90,7 +90,7 @@ impl Args {
         let cleanup = context.interrupt.writing();
         let reading = self.inputs.reading(context);
         let stages = Stages::new(context);
-        let mut options = BulkLoader::options();
+        let mut options = BuildOptions::new();
         options.progress(&stages.build);
         if let Some(memory) = self.inputs.memory {
             options.memory(memory.0);

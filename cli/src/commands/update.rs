@@ -197,7 +197,7 @@ pub(super) struct Updated<'a> {
 impl<'a> Update<'a> {
     /// Begins an update of a store, or of a base at a path.
     ///
-    /// Errors: those of [`Updater::new`] and [`Updater::with_base`], with advice.
+    /// Errors: those of [`UpdateOptions::open`] and [`UpdateOptions::create`], with advice.
     pub(super) fn begin(
         store: &'a Path,
         base: Option<(&'a Path, Snapshot)>,
@@ -207,10 +207,8 @@ impl<'a> Update<'a> {
         let begun = Instant::now();
         let cleanup = context.interrupt.publishing();
         let updater = match &base {
-            Some((_, base)) => {
-                Updater::with_base(store, base, &options).map_err(|error| foreign::not_a_store(error.into(), store))
-            }
-            None => Updater::new(store, &options).map_err(|error| not_updatable(error, store)),
+            Some((_, base)) => options.create(store, base).map_err(|error| foreign::not_a_store(error.into(), store)),
+            None => options.open(store).map_err(|error| not_updatable(error, store)),
         }?;
         Ok(Update { store, base: base.map(|(path, _)| path), begun, cleanup, updater })
     }
@@ -279,7 +277,7 @@ impl Updated<'_> {
         format!(
             "published {}: {}, {added} added, {replaced} replaced, {deleted} deleted{}{overridden}",
             self.published.generation,
-            plural(self.published.keys, "key"),
+            plural(self.published.content.keys, "key"),
             self.absent(),
         )
     }
@@ -309,12 +307,12 @@ impl Updated<'_> {
     }
 
     fn to_json(&self, skipped_files: u64) -> serde_json::Value {
-        let Published { generation, is_new, keys, keys_before, .. } = self.published;
+        let Published { generation, is_new, keys_before, content, .. } = self.published;
         let written = |of: fn(&UpdateReport) -> u64| if is_new { of(&self.report) } else { 0 };
         json!({
             "published": is_new.then(|| generation.to_string()),
             "generation": generation.to_string(),
-            "keys": keys,
+            "keys": content.keys,
             "keys_before": keys_before,
             "added": self.report.added,
             "replaced": self.report.replaced,

@@ -5,14 +5,13 @@ use std::io::Write;
 use clap::ValueEnum;
 use serde::Serialize;
 use sharddb::verify::{Finding, Severity, VerifyReport};
-use sharddb::{Snapshot, VerifyLevel};
+use sharddb::{Snapshot, VerifyLevel, VerifyOptions};
 
 use crate::commands::write_json;
 use crate::context::{self, Context};
 use crate::database::{AnyDatabase, Opened};
 use crate::exit::Exit;
 use crate::failure::{Failure, Result};
-use crate::in_order;
 use crate::number::plural;
 use crate::printable;
 use crate::progress::{Display, Status};
@@ -171,7 +170,7 @@ impl Args {
             Opened::Container(container) => {
                 let progress = context.interrupt.progress();
                 let _shown = Display::count(context.quiet, "verify", &progress);
-                Ok(of_container(container.verify_with(self.level.into(), in_order::all_cores(), &progress)?))
+                Ok(of_container(container.verify_with(self.level.into(), VerifyOptions::new().progress(&progress))?))
             }
         }
     }
@@ -179,7 +178,7 @@ impl Args {
     fn verify_database(&self, snapshot: &Snapshot, context: &Context) -> Result<VerifyReport> {
         let progress = context.interrupt.progress();
         let _shown = Display::count(context.quiet, "verify", &progress);
-        Ok(snapshot.verify_with(self.level.into(), in_order::all_cores(), &progress)?)
+        Ok(snapshot.verify_with(self.level.into(), VerifyOptions::new().progress(&progress))?)
     }
 }
 

@@ -66,22 +66,23 @@ impl RemoteStore {
             write_json(&json!({
                 "generation": published.generation,
                 "current": current,
-                "keys": published.keys,
+                "keys": published.content.keys,
                 "keys_before": published.keys_before,
-                "duplicates_dropped": published.dropped,
-                "value_bytes": published.value_bytes,
-                "shards": published.shards,
-                "file_bytes": published.file_bytes,
+                "duplicates_dropped": published.content.dropped,
+                "value_bytes": published.content.value_bytes,
+                "shards": published.content.shards,
+                "file_bytes": published.content.file_bytes,
             }))?;
         }
         if current.as_ref() != Some(&published.generation) {
             receipts::say_not_current(&published.generation, current.as_deref());
             return Ok(Exit::Done);
         }
-        let (keys, shards) = (counted(published.keys, "key", published.keys_before), plural(published.shards, "shard"));
-        let (generation, bytes) = (published.generation, Size(published.file_bytes));
+        let (keys, shards) =
+            (counted(published.content.keys, "key", published.keys_before), plural(published.content.shards, "shard"));
+        let (generation, bytes) = (published.generation, Size(published.content.file_bytes));
         call.context.say(format_args!("published {generation} at {}: {keys}, {shards} of {bytes}", self.url));
-        self.warn_if_few(published.keys, published.keys_before);
+        self.warn_if_few(published.content.keys, published.keys_before);
         Ok(Exit::Done)
     }
 

@@ -6,7 +6,7 @@
 //! ```
 //! # fn main() -> sharddb::Result<()> {
 //! # let store = std::env::temp_dir().join(format!("sharddb-lib-container-doc-{}", std::process::id()));
-//! # let mut loader = sharddb::BulkLoader::create_default(&store)?;
+//! # let mut loader = sharddb::BulkLoader::create(&store)?;
 //! # loader.insert(42, b"the answer")?;
 //! # loader.finish()?;
 //! use sharddb_container::{Container, Form};
@@ -49,11 +49,10 @@ pub mod zarr;
 mod zstd;
 
 use std::fmt;
-use std::num::NonZero;
 
+use sharddb::Value;
 use sharddb::shard::ValueLocation;
-use sharddb::verify::{VerifyLevel, VerifyReport};
-use sharddb::{Progress, Value};
+use sharddb::verify::{VerifyLevel, VerifyOptions, VerifyReport};
 use sharddb_format::morton;
 use sharddb_format::{Error, Result};
 
@@ -113,16 +112,16 @@ pub trait Container: sealed::Sealed + Send + Sync {
     ///
     /// Those of [`Snapshot::verify`](sharddb::Snapshot::verify). Every other fault is a finding of the report.
     fn verify(&self, level: VerifyLevel) -> Result<VerifyReport> {
-        self.verify_with(level, NonZero::<usize>::MIN, &Progress::new())
+        self.verify_with(level, &VerifyOptions::new())
     }
 
-    /// Like [`verify`](Container::verify). `progress` counts bytes of a store, and files of other containers. Only a store
-    /// uses more than one thread.
+    /// Like [`verify`](Container::verify), with options. The progress counts bytes of a store, and files of other containers. Only
+    /// a store uses more than one thread.
     ///
     /// # Errors
     ///
     /// Those of [`verify`](Container::verify); `Cancelled`.
-    fn verify_with(&self, level: VerifyLevel, threads: NonZero<usize>, progress: &Progress) -> Result<VerifyReport>;
+    fn verify_with(&self, level: VerifyLevel, options: &VerifyOptions) -> Result<VerifyReport>;
 
     /// Returns what a store must keep of the container besides its chunks so that it can be exported again: the name of a
     /// member of `info`, and its JSON text. `None` if nothing needs to be kept.

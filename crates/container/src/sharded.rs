@@ -2,17 +2,16 @@
 
 use std::fs::File;
 use std::io::Read;
-use std::num::NonZero;
 
 use serde_json::value::RawValue;
 use sharddb::shard::ValueLocation;
 use sharddb::verify::{VerifyLevel, VerifyReport};
-use sharddb::{Progress, Snapshot, Value};
+use sharddb::{Snapshot, Value};
 use sharddb_format::Result;
 use sharddb_format::spec::Encoding;
 use sharddb_format::{info, json};
 
-use crate::{Container, Form, KeySpace, sealed};
+use crate::{Container, Form, KeySpace, VerifyOptions, sealed};
 
 impl sealed::Sealed for Snapshot {}
 
@@ -50,8 +49,8 @@ impl Container for Snapshot {
         )
     }
 
-    fn verify_with(&self, level: VerifyLevel, threads: NonZero<usize>, progress: &Progress) -> Result<VerifyReport> {
-        Snapshot::verify_with(self, level, threads, progress)
+    fn verify_with(&self, level: VerifyLevel, options: &VerifyOptions) -> Result<VerifyReport> {
+        Snapshot::verify_with(self, level, options)
     }
 }
 

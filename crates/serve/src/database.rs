@@ -415,7 +415,7 @@ mod tests {
     #[test]
     fn raw_values_of_generations_can_be_sent_from_their_file() {
         let directory = tempfile::tempdir().unwrap();
-        let mut loader = BulkLoader::create_default(directory.path().join("store")).unwrap();
+        let mut loader = BulkLoader::create(directory.path().join("store")).unwrap();
         loader.insert(7, b"seven").unwrap();
         loader.finish().unwrap();
         let read = |tag| pinned(&directory.path().join("store"), tag).read(7, &Budget::new()).unwrap().unwrap();

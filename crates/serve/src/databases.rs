@@ -191,7 +191,7 @@ mod tests {
     use super::*;
 
     fn publish(store: &Path, value: &[u8]) {
-        let mut loader = BulkLoader::create_default(store).unwrap();
+        let mut loader = BulkLoader::create(store).unwrap();
         loader.insert(7, value).unwrap();
         loader.finish().unwrap();
     }

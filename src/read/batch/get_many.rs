@@ -4,18 +4,17 @@
 //! one step at a time. Each step prefetches the bytes of the next step for all keys of the group: first the entries of the
 //! minishard map, then the minishards, then the values.
 
-use std::num::NonZero;
 use std::ops::ControlFlow;
 
 use crate::bytes::{Bytes, StorageKind};
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::format::spec::Encoding;
 use crate::ids::MinishardNumber;
 use crate::prefetch;
 use crate::read::batch::positioned::{Batch, Place};
 use crate::read::shard::{FastMinishard, Probe, ShardReader, Value, ValueLocation, prefetch_index};
 use crate::read::snapshot::Snapshot;
-use crate::threads::for_each;
+use crate::threads::{self, for_each};
 
 /// Keys per group: more than a core has outstanding cache misses, so that the steps of a group are long beside a latency.
 const GROUP: usize = 32;
@@ -34,7 +33,7 @@ impl Snapshot {
     /// they are slow, several at a time: see [`OpenOptions::io_depth`](crate::OpenOptions::io_depth).
     pub fn get_many(&self, keys: &[u64]) -> Vec<Result<Option<Value<'_>>>> {
         let mut values = Vec::with_capacity(keys.len());
-        let ControlFlow::Continue(()) = self.get_many_with(keys, |_, value| {
+        let ControlFlow::Continue(()) = self.get_each(keys, |_, value| {
             values.push(value);
             ControlFlow::<std::convert::Infallible>::Continue(())
         });
@@ -52,7 +51,7 @@ impl Snapshot {
     /// # fn main() -> sharddb::Result<()> {
     /// let snapshot = sharddb::ShardDb::open("store")?.snapshot();
     /// let mut total = 0;
-    /// let first_error = snapshot.get_many_with(&[1, 2, 3], |_, value| match value {
+    /// let first_error = snapshot.get_each(&[1, 2, 3], |_, value| match value {
     ///     Ok(value) => {
     ///         total += value.map_or(0, |value| value.len());
     ///         ControlFlow::Continue(())
@@ -61,7 +60,7 @@ impl Snapshot {
     /// });
     /// # Ok(()) }
     /// ```
-    pub fn get_many_with<'a, B>(
+    pub fn get_each<'a, B>(
         &'a self,
         keys: &[u64],
         mut f: impl FnMut(usize, Result<Option<Value<'a>>>) -> ControlFlow<B>,
@@ -72,7 +71,7 @@ impl Snapshot {
         })
     }
 
-    /// Like [`get_many_with`](Self::get_many_with) for at most `KEYS_PER_BLOCK` keys, with up to `io_depth` reads at a time.
+    /// Like [`get_each`](Self::get_each) for at most `KEYS_PER_BLOCK` keys, with up to `io_depth` reads at a time.
     fn get_block<'a, B>(
         &'a self,
         keys: &[u64],
@@ -98,42 +97,8 @@ impl Snapshot {
         ControlFlow::Continue(())
     }
 
-    /// Calls `f` with each position in `keys` and the value of that key, in order, until a lookup or `f` fails.
-    ///
-    /// Like [`get_many_with`](Snapshot::get_many_with), for a closure that uses `?`.
-    ///
-    /// # Errors
-    ///
-    /// The first error of a lookup or of `f`. The errors of lookups are those of [`get`](Snapshot::get).
-    ///
-    /// ```
-    /// # let store = std::env::temp_dir().join(format!("sharddb-try-get-many-doc-{}", std::process::id()));
-    /// # let mut loader = sharddb::BulkLoader::create_default(&store)?;
-    /// # loader.insert(7, b"seven")?;
-    /// # loader.finish()?;
-    /// let snapshot = sharddb::ShardDb::open(&store)?.snapshot();
-    /// let mut found = Vec::new();
-    /// snapshot.try_get_many_with(&[7, 8], |at, value| {
-    ///     found.push((at, value.is_some()));
-    ///     Ok::<(), sharddb::Error>(())
-    /// })?;
-    /// assert_eq!(found, [(0, true), (1, false)]);
-    /// # std::fs::remove_dir_all(&store).unwrap();
-    /// # Ok::<(), sharddb::Error>(())
-    /// ```
-    pub fn try_get_many_with<'a, E: From<Error>>(
-        &'a self,
-        keys: &[u64],
-        mut f: impl FnMut(usize, Option<Value<'a>>) -> Result<(), E>,
-    ) -> Result<(), E> {
-        let outcome = self.get_many_with(keys, |at, value| {
-            let passed = value.map_err(E::from).and_then(|value| f(at, value));
-            passed.map_or_else(ControlFlow::Break, ControlFlow::Continue)
-        });
-        outcome.break_value().map_or(Ok(()), Err)
-    }
-
     /// Calls `f` with each position in `keys` and the value of that key, on up to `threads` threads, until `f` breaks.
+    /// 0 threads are one per core that the process may use.
     ///
     /// Positions arrive in no particular order, each exactly once. If `f` breaks, the other threads stop before their next
     /// position, and the first break is returned. If `f` panics, so does this call, after all threads have ended.
@@ -146,11 +111,10 @@ impl Snapshot {
     /// ```no_run
     /// use std::ops::ControlFlow;
     /// use std::sync::atomic::{AtomicUsize, Ordering};
-    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # fn main() -> sharddb::Result<()> {
     /// let snapshot = sharddb::ShardDb::open("store")?.snapshot();
     /// let total = AtomicUsize::new(0);
-    /// let threads = std::thread::available_parallelism()?;
-    /// let first_error = snapshot.get_many_parallel_with(&[1, 2, 3], threads, |_, value| match value {
+    /// let first_error = snapshot.get_each_parallel(&[1, 2, 3], 0, |_, value| match value {
     ///     Ok(value) => {
     ///         total.fetch_add(value.map_or(0, |value| value.len()), Ordering::Relaxed);
     ///         ControlFlow::Continue(())
@@ -159,13 +123,13 @@ impl Snapshot {
     /// });
     /// # Ok(()) }
     /// ```
-    pub fn get_many_parallel_with<'a, B: Send>(
+    pub fn get_each_parallel<'a, B: Send>(
         &'a self,
         keys: &[u64],
-        threads: NonZero<usize>,
+        threads: usize,
         f: impl Fn(usize, Result<Option<Value<'a>>>) -> ControlFlow<B> + Sync,
     ) -> ControlFlow<B> {
-        let blocks = keys.chunks(KEYS_PER_BLOCK).enumerate();
+        let (threads, blocks) = (threads::count(threads), keys.chunks(KEYS_PER_BLOCK).enumerate());
         let io_depth = self.generation.options().io_depth / threads;
         for_each(threads, blocks, |(number, keys), stop| {
             self.get_block(keys, io_depth, |at, value| stop.or(|| f(number * KEYS_PER_BLOCK + at, value)))

@@ -248,7 +248,7 @@ mod tests {
     use crate::format::spec::Encoding;
     use crate::fs::disk::Watch;
     use crate::plan::Profile;
-    use crate::write::{BuildOptions, BulkLoader};
+    use crate::write::BuildOptions;
     use crate::{OpenOptions, ShardDb, Value};
 
     const KEYS: u64 = 3000;
@@ -261,7 +261,7 @@ mod tests {
     /// Even keys up to `2 * KEYS`.
     fn store(options: impl FnOnce(&mut BuildOptions)) -> TempDir {
         let store = TempDir::new();
-        let mut build = BulkLoader::options();
+        let mut build = BuildOptions::new();
         build.durable(false);
         options(&mut build);
         let mut loader = build.create(store.path()).unwrap();
@@ -320,7 +320,7 @@ mod tests {
     #[test]
     fn slow_reads_overlap() {
         let store = TempDir::new();
-        let mut loader = BulkLoader::options().durable(false).create(store.path()).unwrap();
+        let mut loader = BuildOptions::new().durable(false).create(store.path()).unwrap();
         (0..20_000u64).for_each(|key| loader.insert(key, [7; 600]).unwrap());
         loader.finish().unwrap();
         let keys: Vec<u64> = (0..1000).map(|at| at * 17).collect(); // far from each other
@@ -389,7 +389,7 @@ mod tests {
     #[test]
     fn a_batch_holds_a_bounded_part_of_its_values() {
         let store = TempDir::new();
-        let mut loader = BulkLoader::options().durable(false).create(store.path()).unwrap();
+        let mut loader = BuildOptions::new().durable(false).create(store.path()).unwrap();
         let long = vec![7; 128 << 10];
         let value =
             |key: u64| if key == 0 { vec![7; 1 << 20] } else { long[usize::try_from(key % 2).unwrap()..].to_vec() };

@@ -19,7 +19,7 @@ use crate::threads::progress::Phase;
 ///
 /// ```
 /// # let store = std::env::temp_dir().join(format!("sharddb-key-range-doc-{}", std::process::id()));
-/// # let mut loader = sharddb::BulkLoader::create_default(&store)?;
+/// # let mut loader = sharddb::BulkLoader::create(&store)?;
 /// # for key in [40, 10, 30, 20] { loader.insert(key, b"value")?; }
 /// # loader.finish()?;
 /// let snapshot = sharddb::ShardDb::open(&store)?.snapshot();

@@ -14,13 +14,13 @@ const DEFAULT_MEMORY: u64 = 1 << 30;
 ///
 /// ```
 /// # let store = std::env::temp_dir().join(format!("sharddb-range-options-doc-{}", std::process::id()));
-/// # let mut loader = sharddb::BulkLoader::create_default(&store)?;
+/// # let mut loader = sharddb::BulkLoader::create(&store)?;
 /// # for key in [30, 10, 20] { loader.insert(key, b"value")?; }
 /// # loader.finish()?;
-/// use sharddb::read::RangeOptions;
+/// use sharddb::RangeOptions;
 ///
 /// let snapshot = sharddb::ShardDb::open(&store)?.snapshot();
-/// let keys = RangeOptions::new().memory(64 << 20).threads(2).keys(&snapshot, 15..);
+/// let keys = snapshot.key_range_with(15.., RangeOptions::new().memory(64 << 20).threads(2));
 /// assert_eq!(keys.collect::<sharddb::Result<Vec<u64>>>()?, [20, 30]);
 /// # std::fs::remove_dir_all(&store).unwrap();
 /// # Ok::<(), sharddb::Error>(())
@@ -40,7 +40,7 @@ impl Default for RangeOptions {
 }
 
 impl RangeOptions {
-    /// Returns the default options.
+    /// Creates the default options.
     pub fn new() -> RangeOptions {
         RangeOptions::default()
     }

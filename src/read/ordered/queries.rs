@@ -13,25 +13,18 @@ use crate::read::ordered::range::{Range, RangeEntry};
 use crate::read::ordered::scan::{KeySink, scan_generation};
 use crate::read::snapshot::Snapshot;
 
-impl RangeOptions {
-    /// Iterates over the keys in `range`, like [`Snapshot::key_range`].
-    pub fn keys(&self, snapshot: &Snapshot, range: impl RangeBounds<u64>) -> KeyRange {
-        KeyRange::new(snapshot, &range, self)
-    }
-
-    /// Iterates over the pairs whose keys are in `range`, like [`Snapshot::range`].
-    pub fn pairs(&self, snapshot: &Snapshot, range: impl RangeBounds<u64>) -> Range {
-        Range::new(self.keys(snapshot, range))
-    }
-}
-
 impl Snapshot {
     /// Iterates over the pairs whose keys are in `range`, in ascending order of keys, from both ends.
     ///
     /// The keys are those of [`key_range`](Snapshot::key_range), at the same cost, and each pair is a lookup. A bad value is
     /// an `Err` of [`RangeEntry::value`](crate::read::RangeEntry::value).
     pub fn range(&self, range: impl RangeBounds<u64>) -> Range {
-        RangeOptions::default().pairs(self, range)
+        self.range_with(range, &RangeOptions::new())
+    }
+
+    /// Like [`range`](Snapshot::range), with options.
+    pub fn range_with(&self, range: impl RangeBounds<u64>, options: &RangeOptions) -> Range {
+        Range::new(self.key_range_with(range, options))
     }
 
     /// Iterates over the keys in `range`, in ascending order, from both ends, with [`seek`](KeyRange::seek).
@@ -50,7 +43,12 @@ impl Snapshot {
     ///   cores, and sorts the keys in 8 to 16 bytes of memory per key of the range, at most 1 GiB. Above that it sorts by
     ///   temporary files. [`RangeOptions`](crate::read::RangeOptions) sets another limit.
     pub fn key_range(&self, range: impl RangeBounds<u64>) -> KeyRange {
-        RangeOptions::default().keys(self, range)
+        self.key_range_with(range, &RangeOptions::new())
+    }
+
+    /// Like [`key_range`](Snapshot::key_range), with options.
+    pub fn key_range_with(&self, range: impl RangeBounds<u64>, options: &RangeOptions) -> KeyRange {
+        KeyRange::new(self, &range, options)
     }
 
     /// Returns whether the generation has a key file, which makes ordered reads O(log n), under any hash.

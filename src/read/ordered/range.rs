@@ -13,7 +13,7 @@ use crate::read::snapshot::Snapshot;
 ///
 /// ```
 /// # let store = std::env::temp_dir().join(format!("sharddb-range-doc-{}", std::process::id()));
-/// # let mut loader = sharddb::BulkLoader::create_default(&store)?;
+/// # let mut loader = sharddb::BulkLoader::create(&store)?;
 /// # for key in 100..200 { loader.insert(key, b"value")?; }
 /// # loader.finish()?;
 /// let snapshot = sharddb::ShardDb::open(&store)?.snapshot();

@@ -43,7 +43,7 @@ impl Snapshot {
     ///
     /// ```
     /// # let store = std::env::temp_dir().join(format!("sharddb-pairs-doc-{}", std::process::id()));
-    /// # let mut loader = sharddb::BulkLoader::create_default(&store)?;
+    /// # let mut loader = sharddb::BulkLoader::create(&store)?;
     /// # loader.insert(7, b"seven")?;
     /// # loader.finish()?;
     /// let mut pairs = sharddb::ShardDb::open(&store)?.snapshot().pairs();

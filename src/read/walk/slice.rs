@@ -5,14 +5,14 @@ use std::fmt;
 use std::num::NonZero;
 use std::ops::{ControlFlow, Range};
 
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::ids::{MinishardNumber, ShardNumber};
 use crate::read::generation::Generation;
 use crate::read::shard::{Entry, ShardEntries, Value};
 use crate::read::snapshot::Snapshot;
 use crate::read::walk::iter::{Iter, Keys};
 use crate::read::walk::piece::{DividedShard, Piece};
-use crate::threads::for_each;
+use crate::threads::{self, for_each};
 
 /// Upper bound on the number of slices.
 const MOST_SLICES: usize = 1 << 16;
@@ -32,7 +32,7 @@ impl Snapshot {
     ///
     /// ```
     /// # let store = std::env::temp_dir().join(format!("sharddb-split-doc-{}", std::process::id()));
-    /// # let mut loader = sharddb::BulkLoader::create_default(&store)?;
+    /// # let mut loader = sharddb::BulkLoader::create(&store)?;
     /// # for key in 0..1000u64 { loader.insert(key, b"seven")?; }
     /// # loader.finish()?;
     /// use std::num::NonZero;
@@ -77,35 +77,6 @@ impl Snapshot {
         self.whole().scan(f)
     }
 
-    /// Calls `f` with every key and its value, in the order of [`iter`](Snapshot::iter), until a read or `f` fails.
-    ///
-    /// Like [`scan`](Snapshot::scan), for a closure that uses `?`.
-    ///
-    /// # Errors
-    ///
-    /// The error of the first bad entry, value, minishard or shard, or the first error of `f`.
-    ///
-    /// ```
-    /// # let store = std::env::temp_dir().join(format!("sharddb-try-for-each-doc-{}", std::process::id()));
-    /// # let mut loader = sharddb::BulkLoader::create_default(&store)?;
-    /// # loader.insert(7, b"seven")?;
-    /// # loader.finish()?;
-    /// use std::io::Write;
-    ///
-    /// let snapshot = sharddb::ShardDb::open(&store)?.snapshot();
-    /// let mut out = Vec::new();
-    /// snapshot.try_for_each(|key, value| {
-    ///     writeln!(out, "{key} has {} bytes", value.len())?;
-    ///     Ok::<(), Box<dyn std::error::Error>>(())
-    /// })?;
-    /// assert_eq!(out, b"7 has 5 bytes\n");
-    /// # std::fs::remove_dir_all(&store).unwrap();
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    pub fn try_for_each<E: From<Error>>(&self, f: impl FnMut(u64, Value<'_>) -> Result<(), E>) -> Result<(), E> {
-        self.whole().try_for_each(f)
-    }
-
     /// Calls `f` with every key and its value, on up to `threads` threads, until `f` breaks.
     ///
     /// Like [`scan`](Snapshot::scan), each pair and each error once, but in no particular order. Within a shard the work
@@ -115,7 +86,7 @@ impl Snapshot {
     ///
     /// ```
     /// # let store = std::env::temp_dir().join(format!("sharddb-scan-parallel-doc-{}", std::process::id()));
-    /// # let mut loader = sharddb::BulkLoader::create_default(&store)?;
+    /// # let mut loader = sharddb::BulkLoader::create(&store)?;
     /// # loader.insert(7, b"seven")?;
     /// # loader.finish()?;
     /// use std::ops::ControlFlow;
@@ -123,7 +94,7 @@ impl Snapshot {
     ///
     /// let snapshot = sharddb::ShardDb::open(&store)?.snapshot();
     /// let total = AtomicUsize::new(0);
-    /// let first_error = snapshot.scan_parallel(std::thread::available_parallelism()?, |pair| match pair {
+    /// let first_error = snapshot.scan_parallel(0, |pair| match pair {
     ///     Ok((_key, value)) => {
     ///         total.fetch_add(value.len(), Ordering::Relaxed);
     ///         ControlFlow::Continue(())
@@ -136,9 +107,10 @@ impl Snapshot {
     /// ```
     pub fn scan_parallel<B: Send>(
         &self,
-        threads: NonZero<usize>,
+        threads: usize,
         f: impl Fn(Result<(u64, Value<'_>)>) -> ControlFlow<B> + Sync,
     ) -> ControlFlow<B> {
+        let threads = threads::count(threads);
         let slices = self.split(threads.saturating_mul(SLICES_PER_THREAD));
         for_each(threads, slices.into_iter(), |slice, stop| slice.scan(|pair| stop.or(|| f(pair))))
     }
@@ -163,10 +135,10 @@ impl Snapshot {
 /// # fn main() -> sharddb::Result<()> {
 /// let snapshot = sharddb::ShardDb::open("store")?.snapshot();
 /// for slice in snapshot.split(NonZero::<usize>::MIN) {
-///     slice.try_for_each(|key, value| {
-///         println!("{key} has {} bytes", value.len());
-///         Ok::<(), sharddb::Error>(())
-///     })?;
+///     for entry in &slice {
+///         let entry = entry?;
+///         println!("{} has {} bytes", entry.key(), entry.value()?.len());
+///     }
 /// }
 /// # Ok(()) }
 /// ```
@@ -217,20 +189,6 @@ impl Slice {
             }
         }
         ControlFlow::Continue(())
-    }
-
-    /// Calls `f` with every key of this slice and its value, until a read or `f` fails, like
-    /// [`Snapshot::try_for_each`].
-    ///
-    /// # Errors
-    ///
-    /// The error of the first bad entry, value, minishard or shard, or the first error of `f`.
-    pub fn try_for_each<E: From<Error>>(&self, mut f: impl FnMut(u64, Value<'_>) -> Result<(), E>) -> Result<(), E> {
-        let outcome = self.scan(|pair| {
-            let passed = pair.map_err(E::from).and_then(|(key, value)| f(key, value));
-            passed.map_or_else(ControlFlow::Break, ControlFlow::Continue)
-        });
-        outcome.break_value().map_or(Ok(()), Err)
     }
 
     /// Iterates over the keys of this slice in storage order, like [`Snapshot::keys`].

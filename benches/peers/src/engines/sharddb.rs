@@ -3,7 +3,7 @@
 use std::ops::ControlFlow;
 use std::path::Path;
 
-use sharddb::{BuildOptions, BulkLoader, OpenOptions, ShardDb, Snapshot, VerifyReads};
+use sharddb::{BuildOptions, OpenOptions, ShardDb, Snapshot, VerifyReads};
 
 use crate::engine::{Engine, Peer};
 use crate::input::Input;
@@ -39,11 +39,11 @@ pub fn open_db(directory: &Path) -> Result<ShardDb> {
 }
 
 fn load(directory: &Path, input: &Input) -> Result<()> {
-    load_with(&BulkLoader::options(), directory, input)
+    load_with(&BuildOptions::new(), directory, input)
 }
 
 fn load_unchecked(directory: &Path, input: &Input) -> Result<()> {
-    load_with(BulkLoader::options().checks(false), directory, input)
+    load_with(BuildOptions::new().checks(false), directory, input)
 }
 
 fn load_with(options: &BuildOptions, directory: &Path, input: &Input) -> Result<()> {
@@ -116,7 +116,7 @@ impl Reader for SnapshotReader {
     }
 
     fn get_many(&mut self, keys: &[u64], mut f: impl FnMut(Option<&[u8]>)) -> Result<()> {
-        let failed = self.0.get_many_with(keys, |_, value| match value {
+        let failed = self.0.get_each(keys, |_, value| match value {
             Ok(value) => {
                 f(value.as_deref());
                 ControlFlow::Continue(())

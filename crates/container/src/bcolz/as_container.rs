@@ -1,19 +1,18 @@
 //! The [`Container`] of a bcolz array: chunks by number.
 
-use std::num::NonZero;
-
 use serde_json::{Map, Value as Json, json};
+use sharddb::Value;
 use sharddb::fs::entry;
+use sharddb::internal::progress_of;
 use sharddb::shard::ValueLocation;
 use sharddb::verify::{VerifyLevel, VerifyReport};
-use sharddb::{Progress, Value};
 use sharddb_format::json;
 use sharddb_format::{Error, Result};
 
 use crate::bcolz::array::BcolzArray;
 use crate::bcolz::chunks::{Chunks, Part};
 use crate::bcolz::meta::{ARRAY_MEMBER, read_text};
-use crate::{Container, Form, KeySpace, sealed};
+use crate::{Container, Form, KeySpace, VerifyOptions, sealed};
 
 impl sealed::Sealed for BcolzArray {}
 
@@ -66,9 +65,9 @@ impl Container for BcolzArray {
         )
     }
 
-    fn verify_with(&self, level: VerifyLevel, _: NonZero<usize>, progress: &Progress) -> Result<VerifyReport> {
+    fn verify_with(&self, level: VerifyLevel, options: &VerifyOptions) -> Result<VerifyReport> {
         let mut report = VerifyReport::of_files(level);
-        self.verify_into(&mut report, progress)?;
+        self.verify_into(&mut report, progress_of(options))?;
         Ok(report)
     }
 

@@ -1,7 +1,6 @@
 //! Export: writes an array or a file that was imported into a store.
 
 use std::fs;
-use std::num::NonZero;
 use std::path::{Path, PathBuf};
 
 use serde_json::{Map, Value as Json};
@@ -17,7 +16,7 @@ use crate::bcolz::chunks::{chunk_file_name, superchunk_file_name};
 use crate::bcolz::meta::{ARRAY_MEMBER, MetaFile, RootdirLayout, STORAGE, meta_path};
 use crate::bloscpack::{BloscpackOptions, Checksum, FILE_MEMBER, Metadata, encode_one_chunk};
 use crate::new_file::{NewDirectory, NewFile, create_dir};
-use crate::{Container, Form, blosc};
+use crate::{Container, Form, VerifyOptions, blosc};
 
 /// Writes the bcolz array or bloscpack file that was imported into a store. Chunks keep their bytes.
 ///
@@ -125,7 +124,8 @@ impl Export<'_> {
             }
         }
         // the store may have lost or gained chunks since the import; a chunk with more rows is of an unfinished append
-        let report = BcolzArray::open(root)?.verify_with(VerifyLevel::Data, NonZero::<usize>::MIN, self.progress)?;
+        let report =
+            BcolzArray::open(root)?.verify_with(VerifyLevel::Data, VerifyOptions::new().progress(self.progress))?;
         match report.findings().iter().find(|finding| finding.kind() != FindingKind::WrongCount) {
             None => directory.finish(),
             Some(found) => Err(Error::corrupt(format!("expected the chunks of the array, found: {}", found.message()))),

@@ -18,12 +18,12 @@ mod superchunk;
 mod writer;
 
 use std::fmt;
-use std::num::NonZero;
 use std::path::{Path, PathBuf};
 
+use sharddb::internal::progress_of;
 use sharddb::shard::ValueLocation;
 use sharddb::verify::{VerifyLevel, VerifyReport};
-use sharddb::{Phase, Progress, Unit, Value};
+use sharddb::{Phase, Unit, Value};
 use sharddb_format::Result;
 use sharddb_format::json;
 
@@ -34,7 +34,7 @@ pub(crate) use superchunk::Superchunk;
 pub use writer::{BloscpackOptions, BloscpackWriter, Replaced};
 pub(crate) use writer::{encode_one_chunk, replace_chunk, rewrite};
 
-use crate::{Container, ContainerOptions, Form, KeySpace, sealed};
+use crate::{Container, ContainerOptions, Form, KeySpace, VerifyOptions, sealed};
 
 /// The member of a store's `info` that keeps what an export needs besides the chunks of an imported file.
 pub(crate) const FILE_MEMBER: &str = "bloscpack";
@@ -168,7 +168,8 @@ impl Container for Bloscpack {
         )
     }
 
-    fn verify_with(&self, level: VerifyLevel, _: NonZero<usize>, progress: &Progress) -> Result<VerifyReport> {
+    fn verify_with(&self, level: VerifyLevel, options: &VerifyOptions) -> Result<VerifyReport> {
+        let progress = progress_of(options);
         let mut report = VerifyReport::of_files(level);
         progress.begin_counting(Phase::Verify, Unit::Files, 1);
         self.superchunk.verify(0, self.max_chunk_bytes, &mut report);

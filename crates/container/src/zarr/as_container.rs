@@ -1,10 +1,9 @@
 //! The [`Container`] of a Zarr array: inner chunks by number.
 
-use std::num::NonZero;
-
+use sharddb::Value;
+use sharddb::internal::progress_of;
 use sharddb::shard::ValueLocation;
 use sharddb::verify::{VerifyLevel, VerifyReport};
-use sharddb::{Progress, Value};
 use sharddb_format::json;
 use sharddb_format::{Error, ErrorKind, Result};
 
@@ -12,7 +11,7 @@ use crate::zarr::array::ZarrArray;
 use crate::zarr::keys::ZarrKeys;
 use crate::zarr::metadata::{INFO_MEMBER, json_list};
 use crate::zarr::verify::verify;
-use crate::{Container, Form, KeySpace, sealed};
+use crate::{Container, Form, KeySpace, VerifyOptions, sealed};
 
 impl sealed::Sealed for ZarrArray {}
 
@@ -67,8 +66,8 @@ impl Container for ZarrArray {
         format!("{{{}}}", members.join(", "))
     }
 
-    fn verify_with(&self, level: VerifyLevel, _: NonZero<usize>, progress: &Progress) -> Result<VerifyReport> {
-        verify(self, level, progress)
+    fn verify_with(&self, level: VerifyLevel, options: &VerifyOptions) -> Result<VerifyReport> {
+        verify(self, level, progress_of(options))
     }
 
     fn preserved(&self) -> Result<Option<(&'static str, String)>> {

@@ -7,8 +7,7 @@ use std::path::Path;
 use crate::common::{TempDir, data, directory_bytes, json, xorshift};
 use serde_json::json;
 use sharddb::spec::Encoding;
-use sharddb::write::UpdateOptions;
-use sharddb::{BulkLoader, ErrorKind, Progress, Result, ShardDb, Snapshot, Updater, VerifyLevel};
+use sharddb::{BuildOptions, ErrorKind, Progress, Result, ShardDb, Snapshot, Updater, VerifyLevel};
 use sharddb_container::bcolz::{
     BcolzArray, BcolzOptions, BcolzTable, BcolzTableWriter, BcolzWriter, ByteOrder, Order, RootdirLayout,
     ToZarrOptions, export,
@@ -287,7 +286,7 @@ fn a_changed_store_is_not_exported() {
     let change = |change: &dyn Fn(&mut Updater) -> Result<()>| {
         let scratch = TempDir::new();
         imported(&array, &scratch.path().join("store"));
-        let mut updater = Updater::new(scratch.path().join("store"), &UpdateOptions::new()).unwrap();
+        let mut updater = Updater::open(scratch.path().join("store")).unwrap();
         change(&mut updater).unwrap();
         updater.finish().unwrap();
         let store = ShardDb::open(scratch.path().join("store")).unwrap().snapshot();
@@ -308,7 +307,7 @@ fn a_changed_store_is_not_exported() {
 
 fn imported(array: &BcolzArray, path: &Path) -> Snapshot {
     let (member, metadata) = array.preserved().unwrap().unwrap();
-    let mut options = BulkLoader::options();
+    let mut options = BuildOptions::new();
     options.data_encoding(Encoding::Raw).info(format!("{{\"{member}\": {metadata}}}"));
     let mut loader = options.create(path).unwrap();
     for key in 0..array.nchunks() {

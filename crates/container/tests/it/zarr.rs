@@ -2,13 +2,12 @@
 //! error that says what is wrong and where, never other bytes.
 
 use std::fs;
-use std::num::NonZero;
 use std::path::PathBuf;
 
 use crate::common::archives::copy_all;
 use crate::common::{self, TempDir, data, json, name, number, sets, sha256, text};
 use serde_json::Value as Json;
-use sharddb::{ErrorKind, Phase, Progress, Unit, VerifyLevel};
+use sharddb::{ErrorKind, Phase, Progress, Unit, VerifyLevel, VerifyOptions};
 use sharddb_container::zarr::{ZarrArray, ZarrMetadata};
 use sharddb_container::{Container, ContainerOptions, Form, KeySpace};
 
@@ -81,7 +80,7 @@ fn sound_arrays_verify_clean_at_every_level() {
         let present = number(&json(&directory.join("expected.json"))["n_present"]);
         for level in [VerifyLevel::Structure, VerifyLevel::Index, VerifyLevel::Data] {
             let progress = Progress::new();
-            let report = array.verify_with(level, NonZero::<usize>::MIN, &progress).unwrap();
+            let report = array.verify_with(level, VerifyOptions::new().progress(&progress)).unwrap();
             assert_eq!((progress.done(), progress.total()), (report.shards, report.shards));
             assert_eq!((progress.phase(), progress.unit()), (Phase::Verify, Unit::Files));
             assert!(report.is_clean() && report.warnings() == 0, "{} {:?}", name(&directory), report.findings());

@@ -6,7 +6,7 @@ use std::fs;
 
 use crate::common::{TempDir, data, json, name, number, sets, sha256, text};
 use sharddb::spec::Encoding;
-use sharddb::{BulkLoader, ErrorKind, Progress, ShardDb, ShardingSpec, Snapshot, VerifyLevel};
+use sharddb::{BuildOptions, BulkLoader, ErrorKind, Progress, ShardDb, ShardingSpec, Snapshot, VerifyLevel};
 use sharddb_container::zarr::{PrecomputedOptions, ZarrArray, export};
 use sharddb_container::{Container, Form, KeySpace};
 
@@ -114,7 +114,7 @@ fn what_a_volume_cannot_be_is_refused() {
 /// Imports a container as `sharddb import` does.
 fn import(source: &dyn Container, store: &std::path::Path) -> Snapshot {
     let (member, metadata) = source.preserved().unwrap().unwrap();
-    let mut options = BulkLoader::options();
+    let mut options = BuildOptions::new();
     options.data_encoding(Encoding::Raw).info(format!("{{\"{member}\": {metadata}}}"));
     let mut loader = options.create(store).unwrap();
     for (key, encoded) in pairs(source, Form::Encoded) {
@@ -143,7 +143,7 @@ fn an_imported_array_comes_back_with_every_byte_of_its_chunks() {
 fn a_store_without_an_array_is_not_exported() {
     let scratch = TempDir::new();
     let path = scratch.path().join("store");
-    let mut loader = BulkLoader::create_default(&path).unwrap();
+    let mut loader = BulkLoader::create(&path).unwrap();
     loader.insert(1, b"one").unwrap();
     loader.finish().unwrap();
     let error = export(&open(&path), scratch.path().join("x"), &Progress::new()).unwrap_err();

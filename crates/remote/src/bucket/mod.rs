@@ -85,7 +85,7 @@ use self::root::Root;
 ///     Bucket, BucketGcOptions, BucketState, BucketVerifyLevel, BucketVerifyOptions, PullOptions, PushOptions,
 /// };
 ///
-/// let mut loader = BulkLoader::options().create(directory.join("store"))?;
+/// let mut loader = BuildOptions::new().create(directory.join("store"))?;
 /// loader.insert(7, b"seven")?;
 /// loader.finish()?;
 ///
@@ -96,7 +96,7 @@ use self::root::Root;
 /// let first = bucket.push(directory.join("store"), &options).await?;
 /// assert!(!bucket.push(directory.join("store"), &options).await?.is_new); // nothing changed
 ///
-/// let mut updater = sharddb::Updater::new(directory.join("store"), &sharddb::write::UpdateOptions::new())?;
+/// let mut updater = sharddb::Updater::open(directory.join("store"))?;
 /// updater.put(8, b"eight")?;
 /// updater.finish()?;
 /// let second = bucket.push(directory.join("store"), &options).await?;

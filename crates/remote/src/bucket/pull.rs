@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use futures_util::stream::{self, StreamExt, TryStreamExt};
 use sharddb::internal::Staging;
-use sharddb::store::{GenerationId, Store};
+use sharddb::store::{GenerationId, Store, WriterOptions};
 use sharddb::{Phase, Progress};
 use sharddb_format::ids::ShardNumber;
 use sharddb_format::{Error, Result};
@@ -109,8 +109,8 @@ impl Bucket {
     ) -> Result<Pulled> {
         let (generation, stored) = self.stored(options.generation.as_deref()).await?;
         let store = Store::create(to)?;
-        let mut writer = store.writer()?; // syncs what a killed pull may have left, also if nothing is to be done
-        writer.progress(&options.progress.apart());
+        // syncs what a killed pull may have left, also if nothing is to be done
+        let writer = store.writer_with(WriterOptions::new().progress(&options.progress.apart()))?;
         if let Some(id) = store.current_with(&stored.manifest, &stored.manifest_text)? {
             return Ok(Pulled { is_new: false, ..Counts::default().pulled(id, &generation) });
         }

@@ -19,7 +19,7 @@ use object_store::{
     CopyMode, CopyOptions, Error, GetOptions, GetResult, GetResultPayload, ListResult, MultipartUpload, ObjectMeta,
     ObjectStore, ObjectStoreExt, PutMode, PutMultipartOptions, PutOptions, PutPayload, PutResult, Result, UploadPart,
 };
-use sharddb::{BulkLoader, Store};
+use sharddb::{BuildOptions, Store};
 use sharddb_format::manifest::Manifest;
 use sharddb_format::{HashFunction, ShardingSpec};
 
@@ -430,7 +430,7 @@ pub(super) fn run<T>(future: impl Future<Output = T>) -> T {
 /// CRC-32: the manifests of two versions differ in nothing but digests.
 pub(super) fn build(store: &Path, version: u64) {
     let spec = ShardingSpec::new(HashFunction::Identity, 0, 1, 2).unwrap();
-    let mut loader = BulkLoader::options().spec(spec).ordered(true).durable(false).create(store).unwrap();
+    let mut loader = BuildOptions::new().spec(spec).ordered(true).durable(false).create(store).unwrap();
     for key in 0..40u64 {
         // those of one shard are the same in all versions
         let version = if key % 8 < 2 { 0 } else { version };

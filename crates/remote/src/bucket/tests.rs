@@ -8,7 +8,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use object_store::ObjectStoreExt;
 use sharddb::Progress;
 use sharddb::fs::disk;
-use sharddb::{BulkLoader, ShardDb, Store};
+use sharddb::{BuildOptions, ShardDb, Store};
 use sharddb_format::{Error, ErrorKind};
 
 use super::testing::{
@@ -167,9 +167,9 @@ fn a_directory_is_pushed_like_a_store() {
 fn an_empty_generation_and_one_of_a_volume() {
     let (local, server) = (Local::new(), Server::new());
     let (empty, volume) = (local.directory.path().join("empty"), local.directory.path().join("volume"));
-    BulkLoader::options().create(&empty).unwrap().finish().unwrap();
+    BuildOptions::new().create(&empty).unwrap().finish().unwrap();
     let info = r#"{"type": "image", "scales": [{"key": "a b/8_8_8", "size": [64, 64, 64]}]}"#;
-    let mut loader = BulkLoader::options().info(info).sharding_at("/scales/0").ordered(true).create(&volume).unwrap();
+    let mut loader = BuildOptions::new().info(info).sharding_at("/scales/0").ordered(true).create(&volume).unwrap();
     loader.extend((0..9u64).map(|key| (key, format!("chunk {key}")))).unwrap();
     loader.finish().unwrap();
     for store in [empty, volume] {
@@ -511,7 +511,7 @@ fn a_download_is_continued_from_the_last_byte() {
 fn of_two_publishers_one_wins_and_the_other_has_an_error() {
     let local = Local::new();
     let base = local.directory.path().join("base");
-    BulkLoader::options().create(&base).unwrap().finish().unwrap();
+    BuildOptions::new().create(&base).unwrap().finish().unwrap();
     for is_empty in [true, false] {
         let (mut lost, mut won) = (0, 0);
         for request in 0.. {

@@ -6,7 +6,7 @@ use std::time::Duration;
 use ::object_store::ObjectStoreExt;
 use ::object_store::memory::InMemory;
 use futures_util::poll;
-use sharddb::{BuildOptions, BulkLoader, Profile, Store};
+use sharddb::{BuildOptions, Profile, Store};
 use sharddb_format::ShardingSpec;
 use sharddb_format::{Encoding, HashFunction};
 use tokio::task::yield_now;
@@ -77,7 +77,7 @@ fn some_keys(first: u64) -> impl Iterator<Item = u64> {
 #[test]
 fn local_profile_one_request_per_cold_get_and_at_most_one_for_an_absent_key() {
     in_virtual_time(async {
-        let store = store(BulkLoader::options().profile(Profile::Local), false).await;
+        let store = store(BuildOptions::new().profile(Profile::Local), false).await;
         for key in some_keys(0) {
             let db = open(&store, &RemoteOptions::new()).await;
             assert_eq!(requests_of_get(&store, &db, key).await, 1, "key {key}");
@@ -93,7 +93,7 @@ fn local_profile_one_request_per_cold_get_and_at_most_one_for_an_absent_key() {
 #[test]
 fn remote_profile_two_requests_then_one() {
     in_virtual_time(async {
-        let store = store(BulkLoader::options().profile(Profile::Remote), false).await;
+        let store = store(BuildOptions::new().profile(Profile::Remote), false).await;
         for key in some_keys(0) {
             let db = open(&store, &RemoteOptions::new()).await;
             assert_eq!(requests_of_get(&store, &db, key).await, 2, "key {key}");
@@ -112,7 +112,7 @@ fn foreign_data_three_requests_then_two_then_one() {
         for index in [Encoding::Raw, Encoding::Gzip] {
             let spec = ShardingSpec::new(HashFunction::MurmurHash3X86_128, 0, 6, 2).unwrap();
             let spec = spec.with_minishard_index_encoding(index);
-            let store = store(BulkLoader::options().spec(spec), true).await;
+            let store = store(BuildOptions::new().spec(spec), true).await;
             let location = |key: u64| spec.route(key);
             let keys = || (0..KEYS).map(|at| 2 * at);
             let of_shard =
@@ -130,7 +130,7 @@ fn foreign_data_three_requests_then_two_then_one() {
 #[test]
 fn a_batch_takes_the_time_of_its_rounds() {
     in_virtual_time(async {
-        let store = store(BulkLoader::options().profile(Profile::Remote), false).await;
+        let store = store(BuildOptions::new().profile(Profile::Remote), false).await;
         let db = open(&store, &RemoteOptions::new()).await;
         let keys: Vec<u64> = some_keys(0).collect();
         let start = Instant::now();
@@ -148,7 +148,7 @@ fn a_batch_takes_the_time_of_its_rounds() {
 fn a_lookup_does_not_wait_for_another_runtime() {
     let (stopped, running) = (virtual_time(), virtual_time());
     let (store, db) = stopped.block_on(async {
-        let store = store(BulkLoader::options().profile(Profile::Local), false).await;
+        let store = store(BuildOptions::new().profile(Profile::Local), false).await;
         let db = open(&store, &RemoteOptions::new()).await;
         (store, db)
     });

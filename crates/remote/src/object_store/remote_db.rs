@@ -31,7 +31,7 @@ use crate::{
 ///
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// # let local = std::env::temp_dir().join(format!("sharddb-remote-doc-{}", std::process::id()));
-/// # let mut loader = sharddb::BulkLoader::create_default(&local)?;
+/// # let mut loader = sharddb::BulkLoader::create(&local)?;
 /// # loader.insert(42, b"the answer")?;
 /// # loader.finish()?;
 /// # let runtime = tokio::runtime::Builder::new_current_thread().build()?;

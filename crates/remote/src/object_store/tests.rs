@@ -28,7 +28,7 @@ fn value_of(key: u64) -> Vec<u8> {
 /// A store in memory with a native generation at `data/set`.
 async fn generation() -> Arc<Recorder<InMemory>> {
     let local = TempDir::new();
-    let mut loader = BulkLoader::create_default(local.path()).unwrap();
+    let mut loader = BulkLoader::create(local.path()).unwrap();
     (0..KEYS).for_each(|at| loader.insert(3 * at, value_of(3 * at)).unwrap());
     loader.finish().unwrap();
     let current = Store::open(local.path()).unwrap().current().unwrap().unwrap().to_string();

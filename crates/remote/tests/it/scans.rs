@@ -85,14 +85,9 @@ fn a_scan_of_foreign_data_has_the_pairs_of_the_local_reader() {
         }
         let bucket = Bucket::of(&directory);
         let snapshot = bucket.open().snapshot();
-        let mut expected: Pairs = Vec::new();
-        local
-            .snapshot()
-            .try_for_each(|key, value| {
-                expected.push((key, value.to_vec()));
-                Ok::<_, sharddb::Error>(())
-            })
-            .unwrap();
+        let local = local.snapshot();
+        let pairs = local.iter().map(Result::unwrap);
+        let mut expected: Pairs = pairs.map(|entry| (entry.key(), entry.value().unwrap().to_vec())).collect();
         expected.sort();
         let mut found = all_pairs(&bucket, &snapshot);
         found.sort();

@@ -4,7 +4,7 @@ use std::fmt::Debug;
 
 use crate::common::{TempDir, xorshift};
 use sharddb::spec::{Encoding, HashFunction};
-use sharddb::{BuildOptions, BulkLoader, ShardingSpec};
+use sharddb::{BuildOptions, ShardingSpec};
 
 /// The value of a key: its digits and up to `longest` more bytes.
 pub(crate) fn value(key: u64, longest: u64) -> Vec<u8> {
@@ -41,7 +41,7 @@ pub(crate) fn spec(minishard_bits: u8, shard_bits: u8, index: Encoding) -> Shard
 }
 
 pub(crate) fn options() -> BuildOptions {
-    BulkLoader::options()
+    BuildOptions::new()
 }
 
 /// The value of a result that succeeded, as bytes.

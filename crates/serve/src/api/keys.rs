@@ -119,7 +119,8 @@ fn in_order(snapshot: &Snapshot, range: KeyRange, cursor: Option<Cursor>, limit:
     };
     let mut options = RangeOptions::new();
     options.memory(SORT_MEMORY).threads(1);
-    let mut keys = options.keys(snapshot, (start, end)).take(limit + 1).collect::<sharddb::Result<Vec<u64>>>()?;
+    let keys = snapshot.key_range_with((start, end), &options).take(limit + 1);
+    let mut keys = keys.collect::<sharddb::Result<Vec<u64>>>()?;
     let next = if keys.len() > limit { keys.pop().map(Cursor::Key) } else { None };
     Ok(Page { keys, next })
 }

@@ -4,7 +4,7 @@
 //! cargo run --release --bin columns -- STORE 1000000
 //! ```
 //!
-//! Each task of the pool takes some thousand keys, so that their lookups overlap (`get_many_with`), and builds a piece of the
+//! Each task of the pool takes some thousand keys, so that their lookups overlap (`get_each`), and builds a piece of the
 //! column; absent keys are nulls.
 
 use std::error::Error;
@@ -38,9 +38,8 @@ fn main() -> Result<(), Box<dyn Error>> {
 /// The values of some keys, in their order.
 fn column(snapshot: &Snapshot, keys: &[u64]) -> sharddb::Result<BinaryArray> {
     let mut builder = BinaryBuilder::new();
-    snapshot.try_get_many_with(keys, |_, value| {
-        builder.append_option(value);
-        Ok::<(), sharddb::Error>(())
-    })?;
+    for value in snapshot.get_many(keys) {
+        builder.append_option(value?);
+    }
     Ok(builder.finish())
 }

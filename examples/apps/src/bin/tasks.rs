@@ -43,7 +43,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     assert_eq!(greet(in_memory).await?, ["one", "two", "four"]);
 
     let store = std::env::temp_dir().join(format!("sharddb-tasks-{}", std::process::id()));
-    let mut loader = BulkLoader::create_default(&store)?;
+    let mut loader = BulkLoader::create(&store)?;
     loader.extend(pairs)?;
     loader.finish()?;
     let on_disk = Arc::new(ShardDb::open(&store)?.snapshot());

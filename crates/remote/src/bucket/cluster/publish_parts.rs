@@ -17,7 +17,6 @@ use std::collections::{HashMap, HashSet};
 use std::path::Path;
 
 use futures_util::stream::{self, StreamExt, TryStreamExt};
-use sharddb::Progress;
 use sharddb::cluster::{PartPlan, PartReceipt, SpillReceipt, SpillSet};
 use sharddb::fs::disk;
 use sharddb::internal::Job;
@@ -25,9 +24,9 @@ use sharddb::internal::LocalGeneration;
 use sharddb::internal::PartsDir;
 use sharddb::store::Store;
 use sharddb::write::{BuildOptions, Candidate};
+use sharddb::{Content, Progress};
 use sharddb_format::ids::ShardNumber;
 use sharddb_format::manifest::ShardRecord;
-use sharddb_format::spec::ShardingSpec;
 use sharddb_format::{Error, ErrorKind, Result};
 
 use crate::bucket::Bucket;
@@ -48,21 +47,11 @@ const INDEXES_AT_A_TIME: usize = 32;
 pub struct PublishedParts {
     /// The name of the generation, which was made current.
     pub generation: String,
-    /// The specification.
-    pub spec: ShardingSpec,
-    /// The number of keys.
-    pub keys: u64,
     /// The number of keys of the generation that was current before; `None` if there was none, if it has no readable manifest, or if
     /// an earlier call published.
     pub keys_before: Option<u64>,
-    /// The stored bytes of all values.
-    pub value_bytes: u64,
-    /// The bytes of all shards.
-    pub file_bytes: u64,
-    /// The number of shards.
-    pub shards: u64,
-    /// The number of pairs that were dropped because of a duplicate key.
-    pub dropped: u64,
+    /// What it contains.
+    pub content: Content,
 }
 
 impl Bucket {
@@ -327,17 +316,6 @@ impl Publication<'_> {
     }
 
     fn result(&self, generation: &GenerationName, keys_before: Option<u64>) -> PublishedParts {
-        let parts = self.job.parts();
-        let sum = |number: fn(&PartReceipt) -> u64| parts.iter().map(number).fold(0, u64::saturating_add);
-        PublishedParts {
-            generation: generation.to_string(),
-            spec: *self.job.spills().plan().spec(),
-            keys: sum(PartReceipt::keys),
-            keys_before,
-            value_bytes: sum(PartReceipt::value_bytes),
-            file_bytes: sum(PartReceipt::file_bytes),
-            shards: sum(PartReceipt::shards),
-            dropped: sum(PartReceipt::dropped),
-        }
+        PublishedParts { generation: generation.to_string(), keys_before, content: self.job.content() }
     }
 }

@@ -281,7 +281,7 @@ fn a_repeated_publication_changes_nothing() {
     let spills = scene.put_spills().unwrap();
     let parts = scene.build_parts(&spills).unwrap();
     let published = scene.publish(&spills, &parts).unwrap();
-    assert_eq!((published.keys, published.keys_before, published.shards), (80, Some(40), 4));
+    assert_eq!((published.content.keys, published.keys_before, published.content.shards), (80, Some(40), 4));
     let published = repeated(&published);
     let before = scene.server.objects();
     assert_eq!(scene.publish(&spills, &parts).unwrap(), published);
@@ -627,7 +627,7 @@ fn lost_and_damaged_shards_and_receipts_are_named_and_nothing_is_published() {
 #[test]
 fn requests_and_bytes_are_linear() {
     let spec = ShardingSpec::new(HashFunction::MurmurHash3X86_128, 0, 3, 4).unwrap();
-    let mut options = BuildOptions::default();
+    let mut options = BuildOptions::new();
     options.spec(spec).threads(1);
     let (tasks, parts) = (10_u64, 5_u64);
     let pair = |task: u64, key: u64| Pair { key: key * tasks + task, preamble: vec![], value: vec![7; 500] };
