@@ -277,6 +277,7 @@ pub mod internal {
     pub use crate::store::{LocalGeneration, StagedFile, Staging};
     pub use crate::threads::in_order::in_order;
     pub use crate::verify::options::progress_of;
+    pub use crate::write::candidate::check_emptied;
     pub use sharddb_format::date::time_as_iso_8601;
     pub use sharddb_format::locks::lock;
     pub use sharddb_format::random::random_name;

@@ -26,6 +26,7 @@ def push(
     store: PublishingStore | None = None,
     journal: _Path | None = None,
     progress: _Bar | None = None,
+    allow_empty: bool = False,
 ) -> Pushed:
     """Publishes a copy of a local generation in a bucket: of the current one of a store, or of the directory of one.
 
@@ -40,11 +41,12 @@ def push(
 
     ``progress`` is a bar such as ``tqdm(unit="B", unit_scale=True)``, in bytes. An exception that it raises, and KeyboardInterrupt,
     ends the push unpublished; a KeyboardInterrupt that arrived during the publication has a note that says so. The parts of a large
-    object whose upload was interrupted may stay in the bucket, invisible, until a rule of the bucket removes them.
+    object whose upload was interrupted may stay in the bucket, invisible, until a rule of the bucket removes them. ``allow_empty``:
+    whether a generation without keys may replace one with keys.
 
     Raises ``Locked`` if another publisher was faster, or pushes the same generation to a place of the same name with this
     ``journal``; ``Unsupported`` for a store without conditional writes; ``InvalidInput`` for foreign data here or there;
-    ``NotFound`` without a local generation; ``Corrupt`` for a damaged local file; ``GenerationGone`` if ``sharddb gc`` removed what
+    ``NotFound`` without a local generation; ``Empty`` for one without keys if the bucket has some; ``Corrupt`` for a damaged local file; ``GenerationGone`` if ``sharddb gc`` removed what
     this push uploaded; ``Io`` with the text of the store's exception; ``TypeError`` for an object that is no such store;
     ``ValueError`` for a path without a store, a URL with one, and a URL that is not that of a directory; ``ImportError`` for a URL
     without obstore.
@@ -55,7 +57,7 @@ def push(
             "without them: two publishers could lose a generation"
         )
     directory = None if journal is None else os.path.abspath(os.fspath(journal))
-    return _sharddb._push(os.fspath(local), _place(path, store), directory, progress)
+    return _sharddb._push(os.fspath(local), _place(path, store), directory, progress, allow_empty)
 
 
 def pull(
@@ -65,22 +67,24 @@ def pull(
     store: ObjectStore | None = None,
     generation: str | None = None,
     progress: _Bar | None = None,
+    allow_empty: bool = False,
 ) -> Pulled:
     """Downloads the current generation of a bucket, or that of this name, into a local store, and publishes it there.
 
     ``path`` and ``store`` are those of ``push``; the store may also be a file system or a mapper of fsspec, which reads a URL
     itself. ``local`` is created if nothing is there. Shards that a local generation has are hard links to them. Files are downloaded
     to a directory beside the store, from which the next pull of the same generation continues, and compared with the manifest before
-    they are published. The generation replaces the current local one, to which ``Store.rollback`` goes back; if that is the same,
-    nothing is published.
+    they are published. The generation replaces the current local one, to which ``Store.rollback`` goes back; if that is the same
+    and has all its files, nothing is published.
 
-    ``progress`` is that of ``push``.
+    ``progress`` and ``allow_empty`` are those of ``push``.
 
-    Raises ``Corrupt`` if an object is missing or damaged: nothing is published then; ``NotFound`` if the bucket has no generation,
+    Raises ``Corrupt`` if an object is missing or damaged: nothing is published then; ``Empty`` if it has no keys and the local store
+    has some; ``NotFound`` if the bucket has no generation,
     or not this one; ``GenerationGone`` if ``sharddb gc`` removed it; ``Locked`` if the local store has a writer; ``InvalidInput`` if
     ``local`` is not a store; ``Io``; and ``TypeError``, ``ValueError`` and ``ImportError`` like ``push``.
     """
-    return _sharddb._pull(_place(path, store), os.fspath(local), generation, progress)
+    return _sharddb._pull(_place(path, store), os.fspath(local), generation, progress, allow_empty)
 
 
 def _wait_for_calls() -> None:

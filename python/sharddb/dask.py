@@ -16,8 +16,8 @@ from __future__ import annotations
 import functools
 import os
 import uuid
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import sharddb
 from sharddb._extra import needs
@@ -61,7 +61,8 @@ def build(
     ``store``: a path on a file system that all workers share. ``spec``: the JSON object "sharding" as a dict, a ``Plan``, or
     a ``PartPlan``, which has its ``parts``; default for others: 4 per thread of the client, at least 16.
 
-    ``client``: runs all tasks, each up to ``retries`` times more if it fails or its worker dies. Without one, the tasks run
+    ``client``: runs all tasks, each up to ``retries`` times more if it fails or its worker dies, but not after an exception while
+    an iterator is read, such as the generator of ``bag.map_partitions``: a part of it is gone then. Without one, the tasks run
     on the scheduler that Dask is configured for. ``merge``: a function ``f(key, values) -> bytes`` of all values of a key in
     the order of chunks, and within a chunk in the order of pairs. ``on_duplicate``: the policy without it. ``memory``: of
     each task; pairs of a part beyond it are spilled to ``temp_dir``, which should be a local disk of the workers.
@@ -103,8 +104,12 @@ def build(
         build_part = functools.partial(_build_part, directory=directory, plan=plan, options=of_parts)
         built = run(build_part, [(part,) for part in range(plan.parts)], shared=spills)
         published = sharddb.publish_parts(store, job, plan, spills, built, **of_publication)
-    finally:
+    except BaseException as error:
         _clean(store, job)
+        if os.path.lexists(directory):
+            error.add_note(f"tasks may still run: once they have ended, sharddb.clean_parts({store!r}, {job!r}) removes their files")
+        raise
+    _clean(store, job)
     return published
 
 
@@ -124,8 +129,26 @@ def _default_parts(client: Any) -> int:
     return max(16, 4 * threads)
 
 
-def _spill(chunk: Any, task: int, *, directory: str, plan: sharddb.PartPlan, options: dict[str, Any], columns: tuple[str, str]) -> str:
-    """The map task: spills a chunk. Returns its receipt."""
+class _Failed(NamedTuple):
+    """What a task has raised that must not run again."""
+
+    error: Exception
+
+
+def _spill(chunk: Any, task: int, *, directory: str, plan: sharddb.PartPlan, options: dict[str, Any], columns: tuple[str, str]) -> str | _Failed:
+    """The map task: spills a chunk. Returns its receipt.
+
+    An iterator that was read in part is not the chunk any more, so what this raises then is returned: Dask would run it again.
+    """
+    try:
+        return _spill_once(chunk, task, directory, plan, options, columns)
+    except Exception as error:
+        if isinstance(chunk, Iterator):
+            return _Failed(error)
+        raise
+
+
+def _spill_once(chunk: Any, task: int, directory: str, plan: sharddb.PartPlan, options: dict[str, Any], columns: tuple[str, str]) -> str:
     with sharddb.SpillWriter(directory, plan, task, **options) as writer:
         # data are one buffer, and a pair is none: three pairs in a tuple are no arrays
         if isinstance(chunk, tuple) and len(chunk) == 3 and not isinstance(chunk[2], (tuple, list)):
@@ -146,7 +169,7 @@ def _build_part(part: int, spills: list[str], *, directory: str, plan: sharddb.P
 
 
 def _run(
-    function: Callable[..., str],
+    function: Callable[..., str | _Failed],
     arguments: list[tuple[Any, ...]],
     *,
     shared: Any,
@@ -159,9 +182,7 @@ def _run(
         task = delayed(function, pure=False)
         more = () if shared is None else (delayed(shared, traverse=False),)
         results = compute(*(task(*each, *more) for each in arguments))
-        for _ in results:
-            step()
-        return list(results)
+        return [_checked(result, step) for result in results]
     from distributed import as_completed
 
     more = () if shared is None else (client.scatter([shared], broadcast=True, hash=False)[0],)
@@ -169,12 +190,19 @@ def _run(
     futures = client.compute([task(*each, *more) for each in arguments], retries=retries)
     try:
         for future in as_completed(futures):
-            future.result()  # raises what the task raised
-            step()
+            _checked(future.result(), step)  # raises what the task raised
         return list(client.gather(futures))
     except BaseException:
         client.cancel(futures)
         raise
+
+
+def _checked(result: str | _Failed, step: Callable[[], None]) -> str:
+    """Takes the step of a task. Returns its receipt, or raises what it has returned."""
+    if isinstance(result, _Failed):
+        raise result.error
+    step()
+    return result
 
 
 def _steps(bar: Any, total: int) -> Callable[[], None]:

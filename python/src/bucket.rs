@@ -119,11 +119,12 @@ fn _push(
     place: Place<'_>,
     journal: Option<PathBuf>,
     progress: Option<Bound<'_, PyAny>>,
+    allow_empty: bool,
 ) -> PyResult<Pushed> {
     let bucket = bucket(py, place, &["put", "get", "list", "delete"])?;
     let job = Job::new(None);
     let mut options = PushOptions::new();
-    options.progress(&job.progress);
+    options.progress(&job.progress).allow_empty(allow_empty);
     if let Some(directory) = journal {
         options.journal_dir(directory);
     }
@@ -143,11 +144,12 @@ fn _pull(
     local: PathBuf,
     generation: Option<String>,
     progress: Option<Bound<'_, PyAny>>,
+    allow_empty: bool,
 ) -> PyResult<Pulled> {
     let bucket = bucket(py, place, &["get"])?;
     let job = Job::new(None);
     let mut options = PullOptions::new();
-    options.progress(&job.progress);
+    options.progress(&job.progress).allow_empty(allow_empty);
     if let Some(generation) = generation {
         options.generation(generation);
     }

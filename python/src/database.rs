@@ -38,14 +38,14 @@ impl Database {
             // the generation of a forked child's parent was removed
             return Ok(reader.open_current(py)?.snapshot().generation().map(|id| id.get()));
         };
-        let before = open.snapshot();
+        let served = |snapshot: &sharddb::Snapshot| (snapshot.generation(), snapshot.directory().to_path_buf());
+        let before = served(&open.snapshot()); // not the snapshot, so that the refresh closes what nobody else reads
         match open.following() {
             Some(db) => open.refresh(py, db)?,
             None => drop(reader.open_current(py)?),
         }
-        let after = reader.snapshot(py)?;
-        let is_same = before.generation() == after.generation() && before.directory() == after.directory();
-        Ok(after.generation().map(|id| id.get()).filter(|_| !is_same))
+        let after = served(&reader.snapshot(py)?);
+        Ok(after.0.map(|id| id.get()).filter(|_| before != after))
     }
 
     /// Refreshes the database on a thread, now and every `seconds`. `None` ends that.

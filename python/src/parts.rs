@@ -74,8 +74,9 @@ fn build_part(
 /// again has other receipts, and its generation becomes current.
 /// Raises ``InvalidInput`` for a missing or foreign receipt, and two of one task or part; ``Superseded`` if the first call was
 /// killed and its generation was rolled back or perhaps replaced since; ``Empty`` if the parts have no pairs and the store has
-/// some, without ``allow_empty``; ``NotFound`` or ``Corrupt`` for a part, ``Locked``,
-/// ``Io``; nothing is published then. A KeyboardInterrupt that arrives while ``current`` is being swapped waits for the return.
+/// some, without ``allow_empty``; ``NotFound`` or ``Corrupt`` for a part whose files are missing, or have other lengths or indexes
+/// than its receipt says; ``Locked``, ``Io``; nothing is published then. Values are not read: ``verify`` of the store does that.
+/// A KeyboardInterrupt that arrives while ``current`` is being swapped waits for the return.
 #[pyfunction]
 #[pyo3(
     signature = (store, job, plan, spills, parts, *, directory=None, **options),

@@ -274,6 +274,22 @@ def test_what_cannot_be_pushed_or_pulled(local: Path, tmp_path: Path) -> None:
         sharddb.pull("store", tmp_path / "copy", store=store, generation="gen-1")
 
 
+def test_an_empty_generation_replaces_no_keys_unless_allowed(bucket: Any, local: Path, tmp_path: Path) -> None:
+    with sharddb.Loader(tmp_path / "empty"):
+        pass
+    sharddb.push(local, "store", store=bucket)
+    sharddb.pull("store", tmp_path / "copy", store=bucket)
+    with pytest.raises(sharddb.Empty, match="has 2 keys: nothing was published"):
+        sharddb.push(tmp_path / "empty", "store", store=bucket)
+    emptied = sharddb.push(tmp_path / "empty", "store", store=bucket, allow_empty=True)
+    assert (emptied.keys, emptied.keys_before) == (0, 2)
+    with pytest.raises(sharddb.Empty, match="gen-0000000001 has 2 keys"):
+        sharddb.pull("store", tmp_path / "copy", store=bucket)
+    assert len(sharddb.open(tmp_path / "copy")) == 2
+    assert sharddb.pull("store", tmp_path / "copy", store=bucket, allow_empty=True).published == 2
+    assert len(sharddb.open(tmp_path / "copy")) == 0
+
+
 # --- what fails
 
 

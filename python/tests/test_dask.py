@@ -129,6 +129,32 @@ def test_a_failed_task_publishes_nothing(client: Any, tmp_path: Path, with_clien
     assert not (tmp_path / "store" / "current").exists()
 
 
+def failing(chunk: int) -> Iterator[tuple[int, bytes]]:
+    """A generator, which cannot be read again after it has raised."""
+    for number, pair in enumerate(pairs_of(chunk)):
+        if chunk == 7 and number == 100:
+            raise RuntimeError("chunk 7 is unreadable")
+        yield pair
+
+
+@pytest.mark.parametrize("with_client", [True, False])
+@pytest.mark.parametrize("kind", ["bag", "delayed", "map"])
+def test_a_generator_that_fails_is_not_read_again(client: Any, tmp_path: Path, kind: str, with_client: bool) -> None:
+    def parsed(pair: tuple[int, bytes]) -> tuple[int, bytes]:
+        if pair == pairs_of(7)[100]:
+            raise RuntimeError("chunk 7 is unreadable")
+        return pair
+
+    sources: dict[str, Any] = {
+        "bag": lambda: dask.bag.from_sequence(range(10), npartitions=10).map_partitions(lambda chunks: failing(next(iter(chunks)))),
+        "delayed": lambda: [dask.delayed(failing)(chunk) for chunk in range(10)],
+        "map": lambda: [dask.delayed(map)(parsed, dask.delayed(pairs_of)(chunk)) for chunk in range(10)],
+    }
+    with pytest.raises(RuntimeError, match="chunk 7 is unreadable"), dask.config.set(scheduler="threads"):
+        sharddb.dask.build(sources[kind](), tmp_path / "store", SPEC, parts=2, client=client if with_client else None)
+    assert not (tmp_path / "store" / "current").exists()
+
+
 def test_a_failed_publication_leaves_no_files(tmp_path: Path) -> None:
     delayed = [dask.delayed(pairs_of)(chunk) for chunk in range(3)]
     with dask.config.set(scheduler="threads"):

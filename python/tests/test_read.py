@@ -415,6 +415,18 @@ def test_a_generation_stays(store: Path) -> None:
         assert db.generation == 1
 
 
+def test_a_refresh_releases_the_generation_before(store: Path, pairs: dict[int, bytes]) -> None:
+    db = sharddb.open(store)
+    assert db.get_many(list(pairs)) == list(pairs.values())
+    make_current(store, 2)
+    assert db.refresh() == 2
+    assert db.stats["open_generations"] == 1
+    with sharddb.Loader(store, mode="replace") as loader:
+        loader[1] = b"third"
+    report = sharddb.Store(store).gc(1)
+    assert (report.removed, report.in_use) == ([1], [2])
+
+
 def test_refresh_to_a_generation_that_is_gone(store: Path) -> None:
     with sharddb.open(store) as db:
         make_current(store, 2)

@@ -73,6 +73,8 @@ pub fn job_directory(store: impl AsRef<Path>, job: &str) -> Result<PathBuf> {
 pub struct Cleaned {
     /// The jobs whose files were removed, ascending.
     pub jobs: Vec<String>,
+    /// The jobs that have spills or parts, ascending. They stay unless their name is given, since a build may be at work.
+    pub left: Vec<String>,
     /// The entries that no partitioned build makes. They stay, and so do their directories.
     pub foreign: Vec<PathBuf>,
 }
@@ -111,6 +113,8 @@ pub fn clean(store: impl AsRef<Path>, job: Option<&str>) -> Result<Cleaned> {
         if job.is_some() || directory.is_finished()? {
             cleaned.foreign.extend(directory.clean()?);
             cleaned.jobs.push(name);
+        } else {
+            cleaned.left.push(name);
         }
     }
     Ok(cleaned)

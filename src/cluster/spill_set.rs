@@ -71,7 +71,8 @@ impl SpillSet {
         let is_repeated = |pair: &&[SpillReceipt]| matches!(pair, [one, other] if one.task == other.task);
         if let Some([one, other]) = receipts.windows(2).find(is_repeated) {
             let message = format!(
-                "expected one receipt per task, found {} and {} of task {}: take either",
+                "expected one receipt per task, found {} and {} of task {}: take either if they are of the same input, else \
+                 give each input a task of its own",
                 one.file_name(),
                 other.file_name(),
                 one.task

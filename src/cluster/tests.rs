@@ -399,7 +399,8 @@ fn a_job_may_come_before_its_store() {
     let given_up = directory.path().join("given up");
     case.spill(&job_directory(&given_up, "2").unwrap(), 0).unwrap();
     assert_eq!(Store::open(&given_up).unwrap_err().kind(), ErrorKind::NotFound);
-    assert!(clean(&given_up, None).unwrap().jobs.is_empty(), "it is not published");
+    let cleaned = clean(&given_up, None).unwrap();
+    assert!(cleaned.jobs.is_empty() && cleaned.left == ["2"], "it is not published: {cleaned:?}");
     assert_eq!(clean(&given_up, Some("1")).unwrap_err().kind(), ErrorKind::NotFound);
     assert_eq!(clean(&given_up, Some("2")).unwrap().jobs, ["2"]);
     assert!(!job_directory(&given_up, "2").unwrap().exists());

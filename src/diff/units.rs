@@ -4,8 +4,10 @@ use std::iter::Peekable;
 use std::sync::Arc;
 
 use crate::byte_range::ByteRange;
+use crate::bytes::regular_len;
 use crate::diff::change::{BadPlace, Item, Side};
 use crate::error::Result;
+use crate::format::manifest::ShardRecord;
 use crate::format::shard_index::ShardIndexEntry;
 use crate::fs::is_one_file;
 use crate::ids::{MinishardNumber, ShardNumber};
@@ -142,6 +144,9 @@ impl<'a> Units<'a> {
             }
             _ => self.is_one_file(number),
         };
+        // a file that is missing or cut off is compared, which returns the error
+        let is_there = |generation, record| has_stated_len(generation, number, record);
+        let is_equal = is_equal && is_there(old, old_record) && is_there(new, new_record);
         is_equal.then(|| old_record.or(new_record).map_or(0, |record| record.keys))
     }
 
@@ -149,6 +154,12 @@ impl<'a> Units<'a> {
         let (old, new) = (self.old.shard_path(number), self.new.shard_path(number));
         matches!((old, new), (Some(old), Some(new)) if is_one_file(&old, &new).unwrap_or(false)) // a comparison of the bytes returns the error
     }
+}
+
+/// Whether the file of a shard has the length that the manifest states, if there is one.
+fn has_stated_len(generation: &Generation, number: ShardNumber, record: Option<ShardRecord>) -> bool {
+    let len = || regular_len(&generation.shard_path(number)?).ok();
+    record.is_none_or(|record| len() == Some(record.bytes))
 }
 
 impl Unit {

@@ -16,7 +16,7 @@ use crate::store::lease::{Lease, LeasedGeneration};
 use crate::store::lock::Lock;
 use crate::store::moved::{self, MovedIn};
 use crate::store::publish::{self, CompleteGeneration, PendingGeneration, SharedLock};
-use crate::store::{CURRENT, GenerationId, LEASE, LOCK, contents, has_current, intact};
+use crate::store::{CURRENT, GenerationId, LEASE, LOCK, contents, has_current, intact, no_current};
 use crate::threads::progress::{Phase, Progress};
 
 const SHARD_EXTENSION: &str = ".shard";
@@ -225,6 +225,9 @@ impl LocalGeneration {
             (path.to_path_buf(), lease)
         };
         if !fs::is_file(&path.join(manifest::FILE_NAME))? {
+            if fs::exists(&path.join(LOCK))? {
+                return Err(no_current(&path));
+            }
             let message = "expected a generation with a manifest.json, as ShardDb writes it, found none: \
                            `sharddb import` makes one of foreign data";
             return Err(Error::invalid_input(message).at_path(&path));

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::fs;
 use crate::store::{CURRENT, GenerationId, scratch};
 
@@ -11,7 +11,15 @@ use crate::store::{CURRENT, GenerationId, scratch};
 /// Errors: `Corrupt` if the target is anything but the name of one generation, `gen-` and ten digits; `Io`.
 pub(crate) fn read(store: &Path) -> Result<Option<GenerationId>> {
     let path = store.join(CURRENT);
-    let Some(name) = fs::read_link(&path)? else { return Ok(None) };
+    let read = fs::read_link(&path).map_err(|error| match error.kind() {
+        ErrorKind::Corrupt if fs::is_dir(&path).unwrap_or(false) => {
+            let message = "expected current to be a link to a generation, found a directory, as a copy that followed links has: \
+                           roll back to the generation by its number";
+            Error::corrupt(message).at_path(&path)
+        }
+        _ => error,
+    });
+    let Some(name) = read? else { return Ok(None) };
     let id = name.to_str().and_then(GenerationId::from_name).ok_or_else(|| {
         let message = format!(
             "expected current to be the name of one generation, gen- and ten digits, found {name:?}: \
@@ -149,7 +157,7 @@ mod tests {
     fn a_directory_is_corrupt() {
         let store = TempDir::new();
         create_dir(store.path().join("current")).unwrap();
-        refuses(store.path(), "found neither");
+        refuses(store.path(), "found a directory, as a copy that followed links has: roll back");
     }
 
     fn refuses(store: &Path, found: &str) {

@@ -160,7 +160,7 @@ impl StagedFile {
 
 impl Store {
     /// Returns the paths of local shard files that have the bytes of shards of another generation, by their number: those
-    /// with equal records, if these have a digest.
+    /// with equal records, if these have a digest and the files their length.
     ///
     /// Cost: reads the manifest of every complete generation. A damaged one is passed over.
     ///
@@ -174,7 +174,12 @@ impl Store {
             let Some(manifest) = text.and_then(|text| Manifest::parse(&text).ok()) else { continue };
             let is_wanted = |shard: &&ShardRecord| shard.digest.is_some() && wanted.shard(shard.number) == Some(*shard);
             for shard in manifest.shards.iter().filter(is_wanted) {
-                found.insert(shard.number, manifest.shard_path(&directory, shard.number)); // the newest generation wins
+                let path = manifest.shard_path(&directory, shard.number);
+                match intact::check_len(&path, shard.bytes) {
+                    Ok(()) => _ = found.insert(shard.number, path), // the newest generation wins
+                    Err(error) if intact::is_damage(&error) => {}
+                    Err(error) => return Err(error),
+                }
             }
         }
         Ok(found)
@@ -191,6 +196,9 @@ impl Store {
         let text = manifest_text(&self.generation_path(id))?;
         if text.is_none_or(|text| text != wanted) {
             return Ok(None);
+        }
+        if intact::damage_of(&self.path, id)?.is_some() {
+            return Ok(None); // a file is missing or cut off, and the pull mends that
         }
         intact::sync(&self.path, id)?; // a copy or a restore may have left it in the page cache
         Ok(Some(id))

@@ -189,7 +189,7 @@ impl Candidate {
         let of = |generation, is_new| Published { generation, is_new, keys_before, content };
         match (replaced, self.unchanged) {
             (Some(Replaced { id, .. }), Some(unchanged)) if id == unchanged => return Ok(of(id, false)),
-            (Some(replaced), _) if content.keys == 0 && !self.allow_empty => check_emptied(replaced)?,
+            (Some(Replaced { id, keys }), _) if content.keys == 0 && !self.allow_empty => check_emptied(&id, keys)?,
             _ => {}
         }
         let publish = || self.generation.publish_after(|generation| before(&of(generation, true)));
@@ -197,12 +197,14 @@ impl Candidate {
     }
 }
 
-/// Errors: `Empty` if the generation that would be replaced by an empty one may have keys.
-fn check_emptied(replaced: Replaced) -> Result<()> {
-    let found = match replaced.keys {
+/// Checks the generation that would be replaced by an empty one, with its number of keys if that can be read.
+///
+/// Errors: `Empty` if it may have keys.
+pub fn check_emptied(replaced: &dyn fmt::Display, keys: Option<u64>) -> Result<()> {
+    let found = match keys {
         Some(0) => return Ok(()),
-        Some(keys) => format!("{} has {}", replaced.id, Plural(keys, "key")),
-        None => format!("{} cannot be read and may have some", replaced.id),
+        Some(keys) => format!("{replaced} has {}", Plural(keys, "key")),
+        None => format!("{replaced} cannot be read and may have some"),
     };
     let message = format!("expected pairs, found none, and {found}: nothing was published");
     Err(Error::new(ErrorKind::Empty, message))

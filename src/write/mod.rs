@@ -13,7 +13,7 @@ mod arena;
 mod available_memory;
 mod batch;
 mod budget;
-mod candidate;
+pub(crate) mod candidate;
 mod duplicates;
 mod generation_writer;
 mod key_file;

@@ -139,7 +139,8 @@ pub struct BuildOptions {
     pub(crate) value_alignment: ValueAlignment,
     pub(crate) spec: Option<ShardingSpec>,
     pub(crate) allow_sparse: bool,
-    pub(crate) allow_empty: bool,
+    #[doc(hidden)]
+    pub allow_empty: bool,
     pub(crate) profile: Option<Profile>,
     pub(crate) max_shard_bytes: u64,
     pub(crate) data_encoding: Option<Encoding>,

@@ -346,6 +346,31 @@ fn a_shard_with_the_same_digest_is_equal_without_reading() {
     assert_eq!((changes.len(), errors.len(), totals.equal_shards, totals.unchanged), (0, 0, 4, 200));
 }
 
+/// A shard is equal without reading only if its file is there, with its length.
+#[test]
+fn a_shard_that_is_missing_or_cut_off_is_never_equal() {
+    type Lose = fn(&Path);
+    let cases: [Lose; 4] = [
+        |shard| fs::remove_file(shard).unwrap(),
+        |shard| rewrite(shard, |bytes| bytes.truncate(bytes.len() - 1)),
+        |shard| rewrite(shard, Vec::clear),
+        |shard| {
+            fs::remove_file(shard).unwrap();
+            fs::create_dir(shard).unwrap();
+        },
+    ];
+    for (number, lose) in cases.into_iter().enumerate() {
+        for is_old in [true, false] {
+            let twins = twins(|_| {});
+            lose(if is_old { &twins.old_shard } else { &twins.new_shard });
+            let open = |path| OpenOptions::new().check_shards(false).open(path).unwrap().snapshot();
+            let (changes, errors, totals) = run(&Diff::between(&open(&twins.old), &open(&twins.new)));
+            assert_eq!((changes.len(), errors.len(), totals.equal_shards), (0, 1, 3), "case {number}");
+            assert!(!totals.is_equal() && totals.unchanged < 200, "case {number}");
+        }
+    }
+}
+
 /// A value in a shard that has to be compared is read, also if length and check are equal.
 #[test]
 fn a_value_with_the_same_length_and_check_is_read() {

@@ -10,7 +10,7 @@ use clap::ValueEnum;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use serde_json::json;
 use sharddb::spec::{Encoding, ValueAlignment};
-use sharddb::{BuildOptions, OnDuplicate, OpenOptions, Profile, Published, ShardingSpec};
+use sharddb::{BuildOptions, OnDuplicate, Profile, Published, ShardingSpec};
 
 use crate::allow_empty::AllowEmpty;
 use crate::commands::after::Keep;
@@ -305,15 +305,12 @@ impl Args {
         if self.keep.is_given() {
             return Err(Failure::usage("--keep is for local stores: see sharddb gc --older-than"));
         }
-        let may_have_keys = remote.may_have_keys()?; // before the work of building
+        remote.check_publishable()?; // before the work of building
         let _cleanup = context.interrupt.publishing(); // until the temporary store is removed
         let temporary = temporary_store(self.temp_dir.as_deref())?;
         let local = Args { store: temporary.path().to_path_buf(), json: false, ..self.clone() };
         local.build("built", context)?;
-        let built = OpenOptions::new().open(temporary.path())?.snapshot().key_count().unwrap_or(0);
-        let (inputs, url) = (names(&self.inputs.resolve(&self.input)?), self.store.display().to_string());
-        self.allow_empty.check(built, &inputs, &url, may_have_keys)?;
-        remote.push(temporary.path(), Call { context, json: self.json })
+        remote.push(temporary.path(), self.allow_empty, Call { context, json: self.json })
     }
 
     /// Builds a generation of a local store; `done` is the verb of its message.

@@ -1,6 +1,6 @@
 //! `clean-parts`: removes the files of partitioned builds.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use sharddb::cluster::clean;
@@ -9,6 +9,7 @@ use crate::age::Age;
 use crate::context::{Context, warn};
 use crate::exit::Exit;
 use crate::failure::{Failure, Result};
+use crate::printable::word;
 use crate::remote::RemoteStore;
 use crate::remote::url::path_or_url;
 
@@ -22,7 +23,8 @@ Examples:
 
 Removes the files of STORE/parts-JOB: output of failed and repeated attempts, and the mark by which
 publish-parts finds that it was done. A build that is removed cannot be published any more. Its
-processes must have ended. Files that no build makes stay and are named.
+processes must have ended. Without a JOB, builds that have spills or parts stay, since they may be
+at work, and are named. Files that no build makes stay and are named.
 
 Exit codes: 0 removed, 2 usage, 4 no such build, or another writer is at work.")]
 pub(crate) struct Args {
@@ -53,6 +55,12 @@ impl Args {
             context.say("nothing to remove")
         } else {
             context.say(format_args!("removed {}", cleaned.jobs.join(", ")))
+        }
+        for job in &cleaned.left {
+            let command = format!("sharddb clean-parts {} {}", word(&self.store), word(Path::new(job)));
+            context.say(format_args!(
+                "left: {job}, with spills or parts; once its processes have ended, {command} removes it"
+            ));
         }
         Ok(Exit::Done)
     }

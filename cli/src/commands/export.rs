@@ -57,6 +57,8 @@ named on standard error, and the export continues; the exit code is then 3. With
 exit code is 1 if some keys are absent.
 
 At a URL, objects are not compared with the manifest first: sharddb verify URL does that, and pull.
+There the export ends with the first bad entry, and a file at --output is not written. After bad
+values, sharddb keys URL | sharddb get-many URL --keys - writes the others.
 
 --as text writes values that are UTF-8 as \"text\"; --as json also writes JSON as \"value\", unless it
 has white space between its parts, which build would drop. Other values stay \"value_b64\".

@@ -108,7 +108,7 @@ impl Args {
         if self.output == Path::new("-") {
             return Err(Failure::usage(
                 "expected --output DIR for several keys, found standard output, where nothing would separate the \
-                 values: sharddb get-many --values --key KEY --key KEY writes lines of JSON",
+                 values: sharddb get-many DB --values --key KEY --key KEY writes lines of JSON",
             ));
         }
         let mut output = Output::open(&self.output, Form::Dir)?;

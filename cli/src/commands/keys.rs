@@ -30,7 +30,7 @@ In order, keys are printed when all are sorted. A store that was built with --or
 sorted; otherwise all indexes are read, or with the identity hash those that can hold the range.
 
 A bad minishard is named on standard error, and the listing continues; the exit code is then 3. With
---range --count it is the only output.")]
+--range --count it is the only output. At a URL the listing ends with the first bad minishard.")]
 pub(crate) struct Args {
     #[command(flatten)]
     database: AnyDatabase,

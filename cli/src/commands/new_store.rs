@@ -150,9 +150,12 @@ pub(super) fn refuse_inside(out: &Path, path: &Path, source: &Snapshot) -> Resul
     Sources::of(whole.into_iter().chain([source.directory(), source.shards_directory()])).refuse(out)
 }
 
-/// Adds to damage of a source the command that saves what can be proved. Any other failure stays as it is.
+/// Adds to damage of a source the command that saves what can be proved. Any other failure stays as it is,
+/// also that of `current`, which a rollback mends.
 pub(super) fn suggest_salvage(failure: Failure, source: &Path) -> Failure {
-    if is_damage(&failure) {
+    let is_of_link =
+        matches!(&failure, Failure::Library(error) if error.path().is_some_and(|path| path.ends_with("current")));
+    if is_damage(&failure) && !is_of_link {
         let source = word(source);
         Failure::Unsound(format!(
             "{failure}; nothing was published, and sharddb salvage {source} OUT saves every provable pair"

@@ -8,7 +8,7 @@ use sharddb::{Store, WriterOptions};
 
 use crate::commands::after::warn_if_few;
 use crate::commands::write_json;
-use crate::context::Context;
+use crate::context::{Context, warn};
 use crate::entry;
 use crate::exit::Exit;
 use crate::failure::{Failure, Result};
@@ -28,8 +28,9 @@ Examples:
 
 The manifest and the size and checksum of every file are verified before anything changes. Readers
 see the old generation or the new one, never a mixture. A signal during the copy leaves the store
-unchanged. If the disk fails right after --move has moved the directory, it is a generation that is
-not current; a message says so, and neither gc nor discard removes it.
+unchanged. A directory that cannot be moved, since it is on another file system or has files of
+another user, is copied, and stays. If the disk fails right after --move has moved the directory, it
+is a generation that is not current; a message says so, and neither gc nor discard removes it.
 
 Data that another program wrote, or a whole store, is taken by sharddb import.
 With --json, the members are \"generation\", \"keys\", \"keys_before\" (null if there was no generation),
@@ -78,6 +79,12 @@ impl Args {
             }))?;
         }
         context.say(format_args!("published {id}: {}", counted(totals.keys, "key", before)));
+        if self.moving && entry::is_dir(&self.from)? {
+            let from = self.from.display();
+            warn(format_args!(
+                "sharddb: {from} was copied and is still there: it is on another file system, or not all of its files are yours"
+            ));
+        }
         warn_if_few(totals.keys, before, &self.store);
         Ok(Exit::Done)
     }

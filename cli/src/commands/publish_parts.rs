@@ -4,7 +4,7 @@ use std::fs;
 use std::path::PathBuf;
 use std::time::Instant;
 
-use sharddb::cluster::{PartReceipt, SpillSet, job_directory};
+use sharddb::cluster::{SpillSet, job_directory};
 use sharddb::{BuildOptions, Store};
 
 use crate::allow_empty::AllowEmpty;
@@ -97,11 +97,6 @@ impl Args {
             return Err(Failure::usage("--dir is for local stores: the spills of a store at a URL are next to it"));
         }
         let (spills, parts) = (receipts::read(&self.spills)?, receipts::read(&self.parts)?);
-        let keys = parts.iter().map(PartReceipt::keys).fold(0, u64::saturating_add);
-        if let Some(remote) = &remote {
-            let may_have_keys = remote.may_have_keys()?;
-            self.allow_empty.check(keys, "the parts", &self.store.display().to_string(), may_have_keys)?;
-        }
         let mut options = self.options()?;
         let build = context.interrupt.progress();
         options.progress(&build);

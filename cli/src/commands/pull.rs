@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use crate::allow_empty::AllowEmpty;
 use crate::commands::at_url;
 use crate::context::Context;
 use crate::exit::Exit;
@@ -19,16 +20,16 @@ Examples:
 
 Only shards that no local generation has are downloaded, by their checksums. Everything is compared
 with the manifest before readers of the local store see it. A pull that was interrupted is continued
-by the next one of the same generation. If the current local generation has the same manifest,
-nothing is pulled, and its files are not compared: sharddb verify does that.
+by the next one of the same generation. If the current local generation has the same manifest and
+its shards are there, nothing is pulled, and their bytes are not compared: sharddb verify does that.
 
 With --json, the members are \"generation\" (of the local store), \"pulled\" (its name in the
 bucket), \"is_new\" (false if it was current already), \"downloaded\", \"bytes\", \"resumed\" and \"shared\"
 (numbers of objects). With -v, the numbers of requests, of bytes sent and received and of skipped
 objects (resumed and shared) are reported.
 
-Exit codes: 0 the generation is current, 2 no store, 3 an object is missing or damaged, 4 not found,
-no permission, no space, or another writer is at work.")]
+Exit codes: 0 the generation is current, 2 no store, 3 an object is missing or damaged, or no key is
+left, 4 not found, no permission, no space, or another writer is at work.")]
 pub(crate) struct Args {
     /// The store in a bucket or on a web server
     #[arg(value_name = "URL", value_parser = path_or_url())]
@@ -38,6 +39,8 @@ pub(crate) struct Args {
     /// The generation, by its name in the bucket. Default: the current one
     #[arg(long, value_name = "NAME")]
     generation: Option<String>,
+    #[command(flatten)]
+    allow_empty: AllowEmpty,
     /// Print one JSON object
     #[arg(long)]
     json: bool,
@@ -47,6 +50,6 @@ impl Args {
     pub(crate) fn run(&self, context: &Context) -> Result<Exit> {
         refuse_url(&self.store)?;
         let call = Call { context, json: self.json };
-        at_url(&self.url)?.pull(&self.store, self.generation.as_deref(), call)
+        at_url(&self.url)?.pull(&self.store, self.generation.as_deref(), self.allow_empty, call)
     }
 }

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use crate::allow_empty::AllowEmpty;
 use crate::commands::at_url;
 use crate::context::Context;
 use crate::exit::Exit;
@@ -32,14 +33,17 @@ With -v, the numbers of requests, of bytes sent and received and of skipped obje
 Credentials come from the environment and the usual files: AWS_ACCESS_KEY_ID, AWS_PROFILE,
 AWS_ENDPOINT_URL, GOOGLE_APPLICATION_CREDENTIALS, AZURE_STORAGE_ACCOUNT_NAME and so on.
 
-Exit codes: 0 published, 2 no store, or a URL that cannot be published to, 3 corrupt, or an object
-store without conditional writes, 4 not found, no permission, or another publisher was first.")]
+Exit codes: 0 published, 2 no store, or a URL that cannot be published to, 3 corrupt, no key is
+left, or an object store without conditional writes, 4 not found, no permission, or another
+publisher was first.")]
 pub(crate) struct Args {
     /// A store, or one of its generations
     store: PathBuf,
     /// Where the store is in the bucket: s3://, gs:// or az://
     #[arg(value_name = "URL", value_parser = path_or_url())]
     url: PathBuf,
+    #[command(flatten)]
+    allow_empty: AllowEmpty,
     /// Print one JSON object
     #[arg(long)]
     json: bool,
@@ -48,6 +52,6 @@ pub(crate) struct Args {
 impl Args {
     pub(crate) fn run(&self, context: &Context) -> Result<Exit> {
         refuse_url(&self.store)?;
-        at_url(&self.url)?.push(&self.store, Call { context, json: self.json })
+        at_url(&self.url)?.push(&self.store, self.allow_empty, Call { context, json: self.json })
     }
 }

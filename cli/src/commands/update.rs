@@ -258,7 +258,7 @@ impl Updated<'_> {
         if after.json {
             write_json(&self.to_json(skipped_files))?;
         }
-        after.keep.collect(is_new, self.store, context)
+        after.keep.conclude(&self.published, self.store, context)
     }
 
     /// Whether there were any changes, with an effect or not.

@@ -154,12 +154,13 @@ impl Table {
 }
 
 /// Whether a text is a number as programs and people write it, which the first row of a file with a header does not have as a
-/// name: ` 1`, `-1`, `#1`, `'1`, `0x1f`, `1_000`, `1.0`.
+/// name: ` 1`, `-1`, `#1`, `'1`, `0x1f`, `1_000`, `1,000`, `1.0`.
 fn is_number(text: &str) -> bool {
     let text = text.trim().trim_start_matches(['\'', '#', '+', '-']).replace('_', "");
     let hex = text.strip_prefix("0x").or_else(|| text.strip_prefix("0X")).unwrap_or_default();
     let is_hex = !hex.is_empty() && hex.bytes().all(|byte| byte.is_ascii_hexdigit());
-    is_hex || (text.starts_with(|first: char| first.is_ascii_digit()) && text.parse::<f64>().is_ok())
+    let has_digits = text.contains(|char: char| char.is_ascii_digit());
+    is_hex || has_digits && (text.parse::<f64>().is_ok() || !text.contains(char::is_alphabetic))
 }
 
 /// Finds a column by its name, or else by its number from 1.
@@ -389,8 +390,10 @@ mod tests {
     /// Otherwise the first row would be lost.
     #[test]
     fn a_header_that_is_a_row_of_data_is_refused() {
-        for key in ["1", " 1", "01", "0x1F", "+1", "-1", "1.0", "1e3", "1_000", "'1", "#1", "18446744073709551616"] {
-            let found = message(format!("{key},x\n2,y\n"), None, None);
+        for key in
+            ["1", " 1", "01", "0x1F", "+1", "-1", "1.0", "1e3", "1_000", "'1", "#1", "1,000", "18446744073709551616"]
+        {
+            let found = message(format!("\"{key}\",x\n2,y\n"), None, None);
             assert!(found.contains(&format!("found the number \"{key}\": add --no-header")), "{found}");
         }
         for name in ["", "id", "1a", "1st", "-", "0x", "inf"] {

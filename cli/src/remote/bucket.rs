@@ -16,6 +16,7 @@ use sharddb_remote::{
 };
 use tokio::runtime::{Builder, Runtime};
 
+use crate::allow_empty::AllowEmpty;
 use crate::context::{Context, warn, write_json, write_line};
 use crate::exit::Exit;
 use crate::failure::{Failure, Result};
@@ -49,20 +50,18 @@ impl RemoteStore {
         Ok(Some(RemoteStore { bucket, url, runtime, traffic: client.traffic }))
     }
 
-    /// Whether the current generation may have keys: there is one.
-    ///
     /// Errors: `Usage` if nothing can be published at the URL; those of reading `current`.
-    pub(crate) fn may_have_keys(&self) -> Result<bool> {
+    pub(crate) fn check_publishable(&self) -> Result<()> {
         self.check_scheme("publishes to")?;
-        Ok(self.wait_for(self.bucket.current())?.is_some())
+        self.wait_for(self.bucket.current()).map(|_| ())
     }
 
     /// Pushes a local store or generation; prints the layer source of the new generation for Neuroglancer.
-    pub(crate) fn push(&self, local: &Path, call: Call) -> Result<Exit> {
+    pub(crate) fn push(&self, local: &Path, allow_empty: AllowEmpty, call: Call) -> Result<Exit> {
         self.check_scheme("publishes to")?;
         let cleanup = call.context.interrupt.publishing();
         let (progress, mut options) = (call.context.interrupt.progress(), PushOptions::new());
-        options.progress(&progress);
+        options.progress(&progress).allow_empty(allow_empty.allow_empty);
         let pushed = call.with_bar("push", &progress, || self.wait_for(self.bucket.push(local, &options)));
         let copied = pushed.as_ref().ok().map(|pushed| (pushed.skipped, pushed.generation.as_str()));
         self.report("push", call.context, copied);
@@ -108,10 +107,16 @@ impl RemoteStore {
     }
 
     /// Pulls a generation into a local store.
-    pub(crate) fn pull(&self, store: &Path, generation: Option<&str>, call: Call) -> Result<Exit> {
+    pub(crate) fn pull(
+        &self,
+        store: &Path,
+        generation: Option<&str>,
+        allow_empty: AllowEmpty,
+        call: Call,
+    ) -> Result<Exit> {
         let cleanup = call.context.interrupt.publishing();
         let (progress, mut options) = (call.context.interrupt.progress(), PullOptions::new());
-        options.progress(&progress);
+        options.progress(&progress).allow_empty(allow_empty.allow_empty);
         generation.map(|generation| options.generation(generation));
         let pulled = call.with_bar("pull", &progress, || self.wait_for(self.bucket.pull(store, &options)));
         let copied = pulled.as_ref().ok().map(|pulled| (pulled.resumed + pulled.shared, pulled.generation.as_str()));

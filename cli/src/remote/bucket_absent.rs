@@ -6,6 +6,7 @@ use std::time::Duration;
 use sharddb::BuildOptions;
 use sharddb::cluster::{PartPlan, PartReceipt, SpillReceipt};
 
+use crate::allow_empty::AllowEmpty;
 use crate::context::Context;
 use crate::exit::Exit;
 use crate::failure::Result;
@@ -23,15 +24,21 @@ impl RemoteStore {
         lacks_feature(argument).map(|()| None)
     }
 
-    pub(crate) fn may_have_keys(&self) -> Result<bool> {
+    pub(crate) fn check_publishable(&self) -> Result<()> {
         match *self {}
     }
 
-    pub(crate) fn push(&self, _local: &Path, _call: Call) -> Result<Exit> {
+    pub(crate) fn push(&self, _local: &Path, _allow_empty: AllowEmpty, _call: Call) -> Result<Exit> {
         match *self {}
     }
 
-    pub(crate) fn pull(&self, _store: &Path, _generation: Option<&str>, _call: Call) -> Result<Exit> {
+    pub(crate) fn pull(
+        &self,
+        _store: &Path,
+        _generation: Option<&str>,
+        _allow_empty: AllowEmpty,
+        _call: Call,
+    ) -> Result<Exit> {
         match *self {}
     }
 

@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
+use std::path::Path;
 use std::process::Stdio;
 
 use crate::common::{Place, Start, command, generations, sharddb};
@@ -143,6 +144,29 @@ fn what_is_shipped_is_verified() {
     sharddb(["publish", &other, "--from", &from, "--move"]).expect(0);
     assert!(!place.path("good").exists());
     assert_eq!(current(&other), "1");
+}
+
+/// The directory stays, and a message says so.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_generation_on_another_file_system_is_copied_and_said_to_stay() {
+    use std::os::unix::fs::MetadataExt;
+
+    let place = Place::new();
+    store_of(&place, 1);
+    let elsewhere = Path::new("/dev/shm").join(format!("sharddb-move-{}", std::process::id()));
+    fs::create_dir(&elsewhere).unwrap();
+    let device = |path: &Path| path.metadata().unwrap().dev();
+    assert_ne!(device(&elsewhere), device(&place.path("")), "the test needs two file systems");
+    for (name, bytes) in place.files("store/gen-0000000001") {
+        fs::write(elsewhere.join(name), bytes).unwrap();
+    }
+    let run = sharddb(["publish", &place.text("other"), "--from", elsewhere.to_str().unwrap(), "--move"]).expect(0);
+    let is_said = run.stderr.contains("was copied and is still there");
+    let is_there = elsewhere.join("manifest.json").exists();
+    fs::remove_dir_all(&elsewhere).unwrap();
+    assert!(is_said && is_there, "{}", run.stderr);
+    assert_eq!(current(&place.text("other")), "1");
 }
 
 /// One flipped bit in any file to be copied is refused.

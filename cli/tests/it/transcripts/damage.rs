@@ -33,6 +33,22 @@ fn a_damaged_value_has_one_place() {
     transcript(&place, "damage-get-many", &["get-many", "numbers", "--keys", "50.txt"]);
 }
 
+/// The directory of the current generation in place of the link, as in a copy that followed links.
+#[test]
+fn a_copy_that_followed_links_is_mended_as_the_messages_say() {
+    let place = Place::new();
+    damaged(&place);
+    fs::remove_file(place.path("numbers/current")).unwrap();
+    for (name, bytes) in place.files("numbers/gen-0000000001") {
+        place.write(&format!("numbers/current/{name}"), bytes);
+    }
+    transcript(&place, "followed-links-generations", &["generations", "numbers"]);
+    transcript(&place, "followed-links-put", &["put", "numbers", "1", "--value", "x"]);
+    transcript(&place, "followed-links-rollback", &["rollback", "numbers"]);
+    transcript(&place, "followed-links-rollback-number", &["rollback", "numbers", "1"]);
+    transcript(&place, "followed-links-get", &["get", "numbers", "1"]);
+}
+
 /// Two shards of the identity hash with their names exchanged: the even keys in 1.shard, the odd ones in 0.shard.
 #[test]
 fn exchanged_files_are_one_message_each() {

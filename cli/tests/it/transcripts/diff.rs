@@ -28,6 +28,10 @@ fn differences_of_two_stores() {
     transcript(&place, "diff", &["diff", "old", "new"]);
     transcript(&place, "diff-equal", &["diff", "old", "old"]);
     transcript(&place, "diff-count", &["diff", "old", "new", "--count"]);
+    sharddb(["import", &place.text("new"), &place.text("copy")]).expect(0);
+    transcript(&place, "diff-same-digest", &["diff", "new", "copy"]);
+    fs::remove_file(place.path("copy/gen-0000000001/0.shard")).unwrap();
+    transcript(&place, "diff-missing-shard", &["diff", "new", "copy"]);
     transcript(&place, "diff-json", &["diff", "old", "new", "--json"]);
     transcript(&place, "diff-ndjson", &["diff", "old", "new", "--format", "ndjson"]);
     let text = ["diff", "old", "new", "--format", "ndjson", "--as", "json", "--output", "changes.ndjson"];

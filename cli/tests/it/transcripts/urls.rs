@@ -9,8 +9,9 @@ fn a_url_needs_the_feature() {
     let place = Place::new();
     let url = "s3://bucket/numbers";
     transcript(&place, "url-get", &["get", "--verbose", url, "1"]);
-    transcript(&place, "url-push", &["push", "numbers", url, "--json"]);
-    transcript(&place, "url-pull", &["pull", url, "numbers", "--generation", "gen-0000000001", "--json"]);
+    transcript(&place, "url-push", &["push", "numbers", url, "--allow-empty", "--json"]);
+    let pull = ["pull", url, "numbers", "--generation", "gen-0000000001", "--allow-empty", "--json"];
+    transcript(&place, "url-pull", &pull);
     transcript(&place, "url-gc", &["gc", url, "--older-than", "7d"]);
     transcript(&place, "url-clean-parts", &["clean-parts", url, "--older-than", "7d"]);
 }

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use futures_util::stream::{self, StreamExt, TryStreamExt};
-use sharddb::internal::Staging;
+use sharddb::internal::{Staging, check_emptied};
 use sharddb::store::{GenerationId, Store, WriterOptions};
 use sharddb::{Phase, Progress};
 use sharddb_format::ids::ShardNumber;
@@ -30,6 +30,7 @@ const OBJECTS_IN_FLIGHT: usize = 8;
 pub struct PullOptions {
     progress: Progress,
     generation: Option<String>,
+    allow_empty: bool,
 }
 
 impl PullOptions {
@@ -41,6 +42,12 @@ impl PullOptions {
     /// Sets the generation, by its name in the bucket. Default: the current one.
     pub fn generation(&mut self, name: impl Into<String>) -> &mut PullOptions {
         self.generation = Some(name.into());
+        self
+    }
+
+    /// Sets whether a generation without keys may replace a local one with keys. Default: false, which is an error of kind `Empty`.
+    pub fn allow_empty(&mut self, allow: bool) -> &mut PullOptions {
+        self.allow_empty = allow;
         self
     }
 
@@ -79,8 +86,8 @@ impl Bucket {
     /// The new local generation has the same files, byte for byte, under the next local number. Shards that a local
     /// generation has, by length, checksums and digest, are linked. Files are downloaded to a directory next to the store,
     /// `STORE.pull-NAME`; an interrupted pull is continued by the next one of the same generation. Everything is compared
-    /// with the manifest before it is published. If the current local generation has the same manifest, nothing changes, and
-    /// its files are not compared: [`Snapshot::verify`](sharddb::Snapshot::verify) does that.
+    /// with the manifest before it is published. If the current local generation has the same manifest, and its shards are there with
+    /// their lengths, nothing changes, and their bytes are not compared: [`Snapshot::verify`](sharddb::Snapshot::verify) does that.
     ///
     /// A manifest without digests, which version 0.1.0 wrote, does not tell files apart that have equal checksums. Its
     /// generation is downloaded each time.
@@ -92,7 +99,8 @@ impl Bucket {
     /// # Errors
     ///
     /// `Corrupt` if an object is missing or has other bytes than its manifest states: its name is in the error, and nothing
-    /// is published; `NotFound` if nothing was published to the bucket, or the generation is not complete; `GenerationGone`
+    /// is published; `NotFound` if nothing was published to the bucket, or the generation is not complete; `Empty` if it has no keys and the
+    /// current local one has some or cannot be read, unless that is [allowed](PullOptions::allow_empty); `GenerationGone`
     /// if `gc` removed it, also meanwhile; `Locked` if the local store has another writer; `InvalidInput` if `to` is not a store, or for
     /// a name that is not one of a generation; `Unsupported`; `TooLarge`; `Cancelled`; `Io`.
     pub async fn pull(&self, to: impl AsRef<Path>, options: &PullOptions) -> Result<Pulled> {
@@ -113,6 +121,12 @@ impl Bucket {
         let writer = store.writer_with(WriterOptions::new().progress(&options.progress.apart()))?;
         if let Some(id) = store.current_with(&stored.manifest, &stored.manifest_text)? {
             return Ok(Pulled { is_new: false, ..Counts::default().pulled(id, &generation) });
+        }
+        if stored.manifest.keys == 0
+            && !options.allow_empty
+            && let Some(before) = store.current_or_newest()?
+        {
+            check_emptied(&before, store.totals(before).ok().map(|totals| totals.keys))?;
         }
         let staging = Staging::open(store.path(), generation.as_str(), stored.manifest.nested.as_ref())?;
         let download = Download {

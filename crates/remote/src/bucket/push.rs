@@ -11,7 +11,7 @@ use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 
 use futures_util::stream::{self, StreamExt, TryStreamExt};
-use sharddb::internal::LocalGeneration;
+use sharddb::internal::{LocalGeneration, check_emptied};
 use sharddb::store::GenerationId;
 use sharddb::write::BuildOptions;
 use sharddb::{Phase, Progress};
@@ -47,12 +47,13 @@ const MAX_ATTEMPTS: usize = 100;
 pub struct PushOptions {
     progress: Progress,
     journal_dir: Option<PathBuf>,
+    allow_empty: bool,
     part_bytes: u64,
 }
 
 impl Default for PushOptions {
     fn default() -> PushOptions {
-        PushOptions { progress: Progress::default(), journal_dir: None, part_bytes: PART_BYTES }
+        PushOptions { progress: Progress::default(), journal_dir: None, allow_empty: false, part_bytes: PART_BYTES }
     }
 }
 
@@ -74,6 +75,12 @@ impl PushOptions {
     /// Sets the progress that the push reports, and that cancels it: the next push continues. Default: none.
     pub fn progress(&mut self, progress: &Progress) -> &mut PushOptions {
         self.progress = progress.clone();
+        self
+    }
+
+    /// Sets whether a generation without keys may replace one with keys. Default: false, which is an error of kind `Empty`.
+    pub fn allow_empty(&mut self, allow: bool) -> &mut PushOptions {
+        self.allow_empty = allow;
         self
     }
 
@@ -131,7 +138,8 @@ impl Bucket {
     ///
     /// `Locked` if another publisher replaced `current` meanwhile, or another process pushes the same generation;
     /// `Unsupported` for a store without conditional writes, before anything is uploaded; `InvalidInput` for a foreign
-    /// directory, here or in the bucket; `NotFound` if the local store has no current generation; `Corrupt` for a damaged
+    /// directory, here or in the bucket; `NotFound` if the local store has no current generation; `Empty` if it has no keys and the
+    /// generation in the bucket has some or cannot be read, unless that is [allowed](PushOptions::allow_empty); `Corrupt` for a damaged
     /// local file, or a damaged `current` in the bucket; `GenerationGone` if `gc` removed the unfinished upload;
     /// `Cancelled`; `Io`. After an error `current` names what it named before, or, after `Io` while it was being replaced,
     /// the new generation.
@@ -164,6 +172,9 @@ impl Bucket {
             if there.is_complete().await? {
                 return Ok(Pushed { is_new: false, ..there.pushed(keys_before, there.objects.len() as u64 + 2) });
             }
+        }
+        if let Some(base) = base.as_ref().filter(|_| local.manifest.keys == 0 && !options.allow_empty) {
+            check_emptied(base.generation(), keys_before)?;
         }
         self.root.check_conditions().await?;
         let journal = if local.manifest.has_all_digests() {

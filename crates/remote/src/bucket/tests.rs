@@ -8,7 +8,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use object_store::ObjectStoreExt;
 use sharddb::Progress;
 use sharddb::fs::disk;
-use sharddb::{BuildOptions, ShardDb, Store};
+use sharddb::{BuildOptions, BulkLoader, ShardDb, Store};
 use sharddb_format::{Error, ErrorKind};
 
 use super::testing::{
@@ -958,7 +958,48 @@ fn a_pulled_generation_is_equal() {
     assert_eq!(Store::open(local.copy()).unwrap().generations().unwrap().len(), 3);
 }
 
-/// The download is killed at every request; a second one continues.
+/// A local generation that has lost a file is not taken for the one in the bucket, and does not lend that file.
+#[test]
+fn a_pull_mends_a_generation_that_has_lost_a_shard() {
+    let (local, server) = (Local::new(), Server::new());
+    local.push(&server, 1).unwrap();
+    local.pull(&server).unwrap();
+    let shard = |name: &str| current_directory(&local.copy()).join(name);
+    let name = local.files(1).into_keys().find(|name| name.ends_with(".shard")).unwrap();
+    std::fs::remove_file(shard(&name)).unwrap();
+    let mended = local.pull(&server).unwrap();
+    assert_eq!((mended.is_new, mended.id.get()), (true, 2));
+    assert_eq!(files(&current_directory(&local.copy())), local.files(1));
+    std::fs::remove_file(shard(&name)).unwrap();
+    std::fs::write(shard(&name), b"short").unwrap();
+    assert!(local.pull(&server).unwrap().is_new);
+    assert_eq!(files(&current_directory(&local.copy())), local.files(1));
+}
+
+#[test]
+fn an_empty_generation_replaces_no_keys_unless_allowed() {
+    let (local, server) = (Local::new(), Server::new());
+    let empty = local.directory.path().join("empty");
+    BulkLoader::create(&empty).unwrap().finish().unwrap();
+    let nothing = run(server.bucket().push(&empty, &local.options())).unwrap();
+    assert_eq!((nothing.is_new, nothing.keys, nothing.keys_before), (true, 0, None), "there was nothing to lose");
+    local.push(&server, 1).unwrap();
+    local.pull(&server).unwrap();
+    let objects = server.objects();
+    let error = run(server.bucket().push(&empty, &local.options())).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Empty);
+    assert!(error.to_string().contains("keys: nothing was published"), "{error}");
+    assert!(server.objects() == objects, "nothing was written");
+    let emptied = run(server.bucket().push(&empty, local.options().allow_empty(true))).unwrap();
+    assert!(emptied.is_new && emptied.keys == 0);
+
+    let error = local.pull(&server).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Empty);
+    assert_eq!(files(&current_directory(&local.copy())), local.files(1));
+    assert!(run(server.bucket().pull(local.copy(), PullOptions::new().allow_empty(true))).unwrap().is_new);
+    assert_eq!(ShardDb::open(local.copy()).unwrap().snapshot().key_count(), Some(0));
+}
+
 /// Values that end with their own CRC-32 give two versions equal lengths and checksums.
 #[test]
 fn equal_checksums_are_not_taken_for_equal_bytes() {
@@ -996,6 +1037,7 @@ fn equal_checksums_are_not_taken_for_equal_bytes() {
     }
 }
 
+/// The download is killed at every request; a second one continues.
 #[test]
 fn a_pull_that_was_killed_is_continued() {
     let (local, server) = (Local::new(), Server::new());

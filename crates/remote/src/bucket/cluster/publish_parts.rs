@@ -19,9 +19,7 @@ use std::path::Path;
 use futures_util::stream::{self, StreamExt, TryStreamExt};
 use sharddb::cluster::{PartPlan, PartReceipt, SpillReceipt, SpillSet};
 use sharddb::fs::disk;
-use sharddb::internal::Job;
-use sharddb::internal::LocalGeneration;
-use sharddb::internal::PartsDir;
+use sharddb::internal::{Job, LocalGeneration, PartsDir, check_emptied};
 use sharddb::store::Store;
 use sharddb::write::{BuildOptions, Candidate};
 use sharddb::{Content, Progress};
@@ -70,7 +68,7 @@ impl Bucket {
     /// receipts, since its spills have other random bytes; with spills of earlier versions, which have none, a repeated call
     /// is `Superseded` unless its generation is current.
     ///
-    /// Of the options, those of `info` and its sharding, temporary directory, progress and cancellation apply. A key
+    /// Of the options, those of `info` and its sharding, emptiness, temporary directory, progress and cancellation apply. A key
     /// file is not supported, since all keys would have to be read.
     ///
     /// Cost: one request per shard to read its index and one to copy it. Disk: the shard indexes.
@@ -79,7 +77,8 @@ impl Bucket {
     ///
     /// `InvalidInput` for a missing, repeated or foreign receipt; `NotFound` or `Corrupt`, with the object, for a shard that
     /// is missing or not that of its receipt; `Unsupported` for a key file, or a store without conditional writes; `Locked` if
-    /// another publisher replaced `current` meanwhile; `Superseded`; those of [`push`](Self::push). Nothing is published then, unless
+    /// another publisher replaced `current` meanwhile; `Superseded`; `Empty` like [`push`](Self::push), whose other errors are possible
+    /// too. Nothing is published then, unless
     /// `current` was being replaced: repeat the call, which finds that.
     pub async fn publish_parts(
         &self,
@@ -166,6 +165,9 @@ impl Publication<'_> {
             Some(base) => Before::read(self.bucket, base.generation()).await?.keys,
             None => None,
         };
+        if let Some(base) = base.as_ref().filter(|_| self.job.content().keys == 0 && !self.options.allow_empty) {
+            check_emptied(base.generation(), keys_before)?;
+        }
         root.check_conditions().await?;
         let candidate = self.compose().await?;
         let local = LocalGeneration::open(candidate.path())?;
