@@ -12,10 +12,8 @@ use crate::store::{CURRENT, GenerationId, scratch};
 pub(crate) fn read(store: &Path) -> Result<Option<GenerationId>> {
     let path = store.join(CURRENT);
     let read = fs::read_link(&path).map_err(|error| match error.kind() {
-        ErrorKind::Corrupt if fs::is_dir(&path).unwrap_or(false) => {
-            let message = "expected current to be a link to a generation, found a directory, as a copy that followed links has: \
-                           roll back to the generation by its number";
-            Error::corrupt(message).at_path(&path)
+        ErrorKind::Corrupt => {
+            error.and("current is no link, as in a copy that followed links: roll back to a generation by its number")
         }
         _ => error,
     });
@@ -157,7 +155,7 @@ mod tests {
     fn a_directory_is_corrupt() {
         let store = TempDir::new();
         create_dir(store.path().join("current")).unwrap();
-        refuses(store.path(), "found a directory, as a copy that followed links has: roll back");
+        refuses(store.path(), "in a copy that followed links: roll back to a generation by its number (expected");
     }
 
     fn refuses(store: &Path, found: &str) {

@@ -80,7 +80,7 @@ use self::root::Root;
 /// use std::time::Duration;
 ///
 /// use object_store::memory::InMemory;
-/// use sharddb::BulkLoader;
+/// use sharddb::BuildOptions;
 /// use sharddb_remote::{
 ///     Bucket, BucketGcOptions, BucketState, BucketVerifyLevel, BucketVerifyOptions, PullOptions, PushOptions,
 /// };
