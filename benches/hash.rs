@@ -31,12 +31,12 @@ fn bench(criterion: &mut Criterion) -> Result<()> {
 
     let spec = ShardingSpec::new(murmur, 6, 8, 10)?;
     let location = spec.route(10_001); // from a public data set of meshes
-    assert_eq!((location.minishard.0, location.shard.0), (196, 0x27c));
+    assert_eq!((location.minishard.get(), location.shard.get()), (196, 0x27c));
     group.bench_function("locate", |bencher| {
         bencher.iter(|| {
             (0..KEYS).fold(0, |sum, key| {
                 let location = spec.route(black_box(key));
-                sum ^ location.shard.0 ^ location.minishard.0
+                sum ^ location.shard.get() ^ location.minishard.get()
             })
         })
     });

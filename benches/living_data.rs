@@ -88,7 +88,7 @@ fn updates(directory: &Path) -> Result<()> {
         updater.finish().map(drop)
     })?;
     let spec = spec_of_64_shards()?;
-    let of_shard_0: Vec<u64> = (0..).map(mix).filter(|key| spec.route(*key).shard.0 == 0).take(1000).collect();
+    let of_shard_0: Vec<u64> = (0..).map(mix).filter(|key| spec.route(*key).shard.get() == 0).take(1000).collect();
     step("update: 1,000 upserts into one shard", || {
         let mut updater = Updater::open(&store)?;
         of_shard_0.iter().try_for_each(|key| updater.put(*key, [2; 100]))?;

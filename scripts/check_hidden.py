@@ -5,8 +5,8 @@
     scripts/check_hidden.py --planted  check that a planted item is found
     scripts/check_hidden.py --list     print what is hidden, and which crates use it
 
-Hidden are the functions, fields and constants below `#[doc(hidden)]`: of a module all that are `pub` in its files, of an `impl`
-all of it, else the item itself. One is used if another crate, its tests, or a program beside the workspace names it. Types
+Hidden are the functions, fields and constants below `#[doc(hidden)]`: of the module `internal` all that are `pub` in the files of
+the modules that it has whole, of an `impl` all of it, else the item itself. One is used if another crate, its tests, or a program beside the workspace names it. Types
 are not looked at: they stand in signatures, and the compiler refuses a type that is more private than its function.
 
 Exit status: 0 if all are used, 1 if not.
@@ -35,8 +35,10 @@ def hidden_items(crate):
         code = code_of(path.read_text())
         for match in HIDDEN.finditer(code):
             rest = code[match.end() :]
-            if module := re.match(r"pub mod (\w+)\s*;", rest):
-                yield from in_module(path.parent, module[1])
+            if re.match(r"pub mod internal\b", rest):
+                body = code[match.end() : item_end(code, match.end())]
+                for module in " ".join(re.findall(r"whole!\(([^)]*)\)", body)).split():
+                    yield from in_module(path.parent, module)
             elif rest.startswith("impl"):
                 body = code[match.end() : item_end(code, match.end())]
                 yield from ((path, name) for name in ITEM.findall(body))

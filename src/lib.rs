@@ -241,23 +241,22 @@
 
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
-use sharddb_format as format;
-use sharddb_format::{byte_range, error, ids, plural};
+use sharddb_format::internal as format;
+use sharddb_format::internal::{byte_range, error, ids, plural};
 
 #[cfg(test)]
 extern crate self as sharddb; // for what the fuzz targets share with the unit tests
 
-#[doc(hidden)]
-#[allow(clippy::len_without_is_empty, missing_debug_implementations, reason = "it has what is used")]
-pub mod bytes;
+#[allow(missing_docs, missing_debug_implementations, clippy::len_without_is_empty, reason = "of what is internal")]
+mod bytes;
 pub mod cluster;
 #[cfg(test)]
 #[allow(dead_code, reason = "most of it is for the integration tests")]
 #[path = "../tests/common/mod.rs"]
 mod common;
 pub mod diff;
-#[doc(hidden)]
-pub mod fs;
+#[allow(missing_docs, reason = "of what is internal")]
+mod fs;
 pub mod plan;
 mod prefetch;
 pub mod read;
@@ -269,19 +268,28 @@ mod threads;
 pub mod verify;
 pub mod write;
 
+/// Gives modules to other crates of this workspace.
+macro_rules! whole {
+    ($($module:ident)*) => { $(pub mod $module { pub use crate::$module::*; })* };
+}
+
 /// What other crates of this workspace use. Applications must not: it changes without notice.
 #[doc(hidden)]
 pub mod internal {
+    whole!(bytes fs);
+
     pub use crate::cluster::{Job, Kind, Members, PartBuild, PartsDir, ROW_LEN, Spill, TRAILER_LEN};
     pub use crate::read::options::DEFAULT_MAX_MAPS;
     pub use crate::store::{LocalGeneration, StagedFile, Staging};
     pub use crate::threads::in_order::in_order;
     pub use crate::verify::options::progress_of;
     pub use crate::write::candidate::check_emptied;
-    pub use sharddb_format::date::time_as_iso_8601;
-    pub use sharddb_format::locks::lock;
-    pub use sharddb_format::random::random_name;
-    pub use sharddb_format::{key, key_range, multilod};
+    pub use crate::write::options::{memory_of, settings_of};
+    pub use sharddb_format::internal::date::time_as_iso_8601;
+    pub use sharddb_format::internal::ids::shard_number;
+    pub use sharddb_format::internal::locks::lock;
+    pub use sharddb_format::internal::random::random_name;
+    pub use sharddb_format::internal::{key, key_range, multilod};
 
     /// Numbers of keys that are placed at random.
     pub mod poisson {
@@ -301,6 +309,11 @@ pub mod spec {
     };
 }
 
+/// How far a long operation is.
+pub mod progress {
+    pub use crate::threads::progress::{Phase, Progress, Unit};
+}
+
 /// Precomputed volumes: the numbers of their chunks, which are the keys.
 pub mod volume {
     #[doc(inline)]
@@ -317,17 +330,26 @@ pub mod guide {
     pub mod tuning {}
 }
 
+#[doc(inline)]
 pub use plan::Profile;
+#[doc(inline)]
 pub use read::{
     Access, OpenOptions, OwnedValue, RangeOptions, Reader, ShardDb, Snapshot, Stats, Value, VerifyReads, Watch,
     WatchOptions,
 };
+#[doc(inline)]
 pub use salvage::Salvage;
+#[doc(inline)]
 pub use sharddb_format::{Error, ErrorKind, ErrorLocation, Result};
+#[doc(inline)]
 pub use spec::{ShardingSpec, ValueAlignment};
+#[doc(inline)]
 pub use store::{GenerationId, Store, StoreWriter, WriterOptions};
-pub use threads::progress::{Phase, Progress, Unit};
+#[doc(inline)]
+pub use threads::progress::Progress;
+#[doc(inline)]
 pub use verify::{VerifyLevel, VerifyOptions, VerifyReport};
+#[doc(inline)]
 pub use write::{
     BuildOptions, BulkLoader, Candidate, Content, OnDuplicate, Published, UpdateOptions, UpdateReport, Updater,
 };

@@ -11,6 +11,7 @@ mod common;
 #[path = "common/peak.rs"]
 mod peak;
 
+use sharddb_format::internal::ids::shard_number;
 use std::fs::{self, File};
 use std::io::Write;
 use std::os::unix::fs::{PermissionsExt, symlink};
@@ -21,7 +22,7 @@ use std::path::Path;
 use common::children::{Running, child, child_directory, in_own_process, limited_child, run};
 use common::{Storage, TempDir, mkfifo};
 use peak::{PeakAlloc, peak_of};
-use sharddb::spec::{HashFunction, ShardNumber};
+use sharddb::spec::HashFunction;
 use sharddb::verify::FindingKind;
 use sharddb::{BuildOptions, Error, ErrorKind, OpenOptions, ShardDb, ShardingSpec, Snapshot, Store, VerifyLevel};
 
@@ -623,7 +624,7 @@ fn seventy_thousand_shards_within_the_limit_of_maps() {
         assert!(snapshot.get(SHARDS).unwrap().is_none());
         let maps = snapshot.stats().process_maps;
         assert!((50_000..=60_001).contains(&maps), "{maps}");
-        let first = snapshot.shard(ShardNumber(SHARDS - 1)).unwrap().unwrap();
+        let first = snapshot.shard(shard_number(SHARDS - 1)).unwrap().unwrap();
         assert_eq!(first.get(SHARDS - 1).unwrap().unwrap(), (SHARDS - 1).to_le_bytes(), "a pass still finds its way");
         assert_eq!(snapshot.count().unwrap(), SHARDS);
     });

@@ -7,7 +7,7 @@ use flate2::Compression;
 use flate2::write::GzEncoder;
 use sharddb::ShardingSpec;
 use sharddb::shard::Shard;
-use sharddb::spec::{Encoding, HashFunction, ShardNumber};
+use sharddb::spec::{Encoding, HashFunction};
 
 use crate::naive;
 
@@ -57,7 +57,7 @@ impl ShardCase {
     }
 
     pub fn shard(&self) -> Shard {
-        Shard::from_bytes(self.spec, ShardNumber(0), self.bytes.clone())
+        Shard::from_bytes(self.spec, self.spec.shard(0).unwrap(), self.bytes.clone())
     }
 
     /// Interesting keys: the ids of rows, their neighbours, and special values.

@@ -12,8 +12,8 @@
 // The library's files expect the module structure of the library.
 #![allow(dead_code, missing_docs, rustdoc::private_intra_doc_links, unused_imports)]
 
-use sharddb_format as format;
-pub use sharddb_format::{error, ids};
+use sharddb_format::internal as format;
+pub use sharddb_format::internal::{error, ids};
 
 pub mod fs;
 

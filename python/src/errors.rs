@@ -55,8 +55,8 @@ fn exception(py: Python<'_>, kind: ErrorKind, message: &str, place: &Place<'_>, 
         let attributes = PyDict::new(py);
         attributes.set_item("path", place.path.map(Path::as_os_str))?;
         attributes.set_item("key", place.key)?;
-        attributes.set_item("shard", place.location.shard.map(|shard| shard.0))?;
-        attributes.set_item("minishard", place.location.minishard.map(|minishard| minishard.0))?;
+        attributes.set_item("shard", place.location.shard.map(|shard| shard.get()))?;
+        attributes.set_item("minishard", place.location.minishard.map(|minishard| minishard.get()))?;
         attributes.set_item("offset", place.location.offset)?;
         let class = match (kind, place.key) {
             (ErrorKind::NotFound, Some(_)) => "absent-key",

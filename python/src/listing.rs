@@ -5,6 +5,7 @@ use std::ops::Bound as End;
 use pyo3::exceptions::{PyMemoryError, PyOverflowError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyRange, PySlice};
+use sharddb::internal::shard_number;
 use sharddb::read::RangeOptions;
 use sharddb::spec::ShardNumber;
 use sharddb::{Progress, Snapshot};
@@ -39,7 +40,7 @@ impl Reader {
             (None, Some(range)) => Order::Ascending(key_range(range)?),
             (None, None) if sorted => Order::Ascending(WHOLE),
             (None, None) => Order::Storage,
-            (Some(shard), None) if !sorted => Order::Shard(ShardNumber(shard)),
+            (Some(shard), None) if !sorted => Order::Shard(shard_number(shard)),
             (Some(_), _) => return Err(PyValueError::new_err("expected shard without range and sorted, found both")),
         };
         let snapshot = self.snapshot(py)?;

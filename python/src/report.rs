@@ -156,8 +156,8 @@ impl Finding {
             message: finding.message().to_string(),
             path: finding.path().map(Into::into),
             key: finding.key(),
-            shard: place.shard.map(|shard| shard.0),
-            minishard: place.minishard.map(|minishard| minishard.0),
+            shard: place.shard.map(|shard| shard.get()),
+            minishard: place.minishard.map(|minishard| minishard.get()),
             offset: place.offset,
             text: finding.to_string(),
         }

@@ -209,11 +209,12 @@ impl FromStr for PartReceipt {
 mod tests {
     use super::*;
     use crate::error::ErrorKind;
-    use crate::ids::ShardNumber;
+    use crate::ids::shard_number;
 
     fn receipt() -> PartReceipt {
         let digest = Some(Digest::of(b"shard"));
-        let shard = ShardRecord { number: ShardNumber(5), bytes: 120, keys: 2, crc32: 7, shard_index_crc32: 8, digest };
+        let shard =
+            ShardRecord { number: shard_number(5), bytes: 120, keys: 2, crc32: 7, shard_index_crc32: 8, digest };
         PartReceipt::new(PartContent {
             plan: Digest::of(b"plan"),
             spills: Digest::of(b"spills"),
@@ -221,7 +222,7 @@ mod tests {
             options: PartOptions::new("error", Layout::new(true, false, ValueAlignment::One)),
             value_bytes: 31,
             dropped: 1,
-            shards: vec![shard, ShardRecord { number: ShardNumber(6), ..shard }],
+            shards: vec![shard, ShardRecord { number: shard_number(6), ..shard }],
         })
     }
 

@@ -1,5 +1,6 @@
 //! The plan of a partitioned build: a specification, and contiguous ranges of its shards.
 
+use crate::ids::{ShardNumber, shard_number};
 use std::fmt;
 use std::ops::RangeInclusive;
 use std::str::FromStr;
@@ -10,7 +11,6 @@ use crate::error::{Error, Result};
 use crate::format::digest::Digest;
 use crate::format::hash::HashFunction;
 use crate::format::spec::{Encoding, ShardingSpec};
-use crate::ids::ShardNumber;
 use crate::plan::{KeyStats, Plan, Profile};
 
 /// The maximum number of parts.
@@ -119,7 +119,7 @@ impl PartPlan {
     /// Returns the part that has a key. O(log n) for n parts.
     #[inline]
     pub fn part_of(&self, key: u64) -> u64 {
-        let shard = self.spec.route(key).shard.0;
+        let shard = self.spec.route(key).shard.get();
         self.last_shards.partition_point(|last| *last < shard) as u64
     }
 
@@ -135,7 +135,7 @@ impl PartPlan {
             return Err(Error::invalid_input(message));
         };
         let start = part.checked_sub(1).and_then(last).map_or(0, |before| before + 1); // ends ascend
-        Ok(ShardNumber(start)..=ShardNumber(end))
+        Ok(shard_number(start)..=shard_number(end))
     }
 
     /// Returns the digest of the text, by which spills and parts state their plan.
@@ -167,8 +167,9 @@ impl PartPlan {
     fn new(spec: ShardingSpec, last_shards: Vec<u64>) -> Result<PartPlan> {
         check_parts(last_shards.len() as u64)?;
         let ascend = last_shards.is_sorted_by(|one, next| one < next);
-        if !ascend || last_shards.last() != Some(&spec.max_shard().0) {
-            let message = format!("expected ascending last shards that end with {}, found others", spec.max_shard().0);
+        if !ascend || last_shards.last() != Some(&spec.max_shard().get()) {
+            let message =
+                format!("expected ascending last shards that end with {}, found others", spec.max_shard().get());
             return Err(Error::invalid_input(message));
         }
         Ok(PartPlan { spec, last_shards: last_shards.into() })
@@ -249,15 +250,15 @@ struct Cut {
 impl Cut {
     fn even(spec: &ShardingSpec, parts: u64) -> Cut {
         let ends = even_ends(spec, parts);
-        let mean = (spec.max_shard().0 as f64 + 1.0) / parts as f64;
+        let mean = (spec.max_shard().get() as f64 + 1.0) / parts as f64;
         Cut { skew: largest_step(ends.iter().copied()) as f64 / mean, ends }
     }
 
     /// Divides the shards of a specification, of which there is at least one per part, by a sample of the keys.
     fn by_sample(spec: &ShardingSpec, parts: u64, sample: &[u64]) -> Cut {
-        let mut shards: Vec<u64> = sample.iter().map(|key| spec.route(*key).shard.0).collect();
+        let mut shards: Vec<u64> = sample.iter().map(|key| spec.route(*key).shard.get()).collect();
         shards.sort_unstable();
-        let max = spec.max_shard().0;
+        let max = spec.max_shard().get();
         let mut ends: Vec<u64> = Vec::new();
         for part in 0..parts {
             // every part has a shard: one after the previous part, and enough for the parts after this one
@@ -279,7 +280,7 @@ fn largest_step(ascending: impl Iterator<Item = u64>) -> u64 {
 }
 
 fn even_ends(spec: &ShardingSpec, parts: u64) -> Vec<u64> {
-    let shards = u128::from(spec.max_shard().0) + 1;
+    let shards = u128::from(spec.max_shard().get()) + 1;
     let end = |part: u64| u64::try_from(u128::from(part) * shards / u128::from(parts) - 1).unwrap_or(u64::MAX);
     (1..=parts).map(end).collect()
 }
@@ -324,11 +325,11 @@ mod tests {
             let mut next = Some(0);
             for part in 0..parts {
                 let shards = plan.shards(part).unwrap();
-                assert_eq!(Some(shards.start().0), next, "part {part}");
+                assert_eq!(Some(shards.start().get()), next, "part {part}");
                 assert!(shards.start() <= shards.end());
-                next = shards.end().0.checked_add(1);
+                next = shards.end().get().checked_add(1);
             }
-            assert_eq!(next, plan.spec().max_shard().0.checked_add(1));
+            assert_eq!(next, plan.spec().max_shard().get().checked_add(1));
             assert_eq!(plan.shards(parts).unwrap_err().kind(), ErrorKind::InvalidInput);
         }
     }

@@ -2,6 +2,7 @@
 //! crashes, fails or is repeated. A receipt that is lost, doubled or foreign is a named error, and nothing is
 //! published.
 
+use crate::ids::shard_number;
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -179,7 +180,10 @@ fn lost_doubled_and_foreign_receipts_are_named_and_nothing_is_published() {
     };
     let keys = forged(&|content| content.shards[0].keys = u64::MAX);
     scene.check_refused(scene.publish(&spills, keys), ErrorKind::InvalidInput, "2^64 keys");
-    let shard = forged(&|content| content.shards[0].number.0 ^= 1 << 1);
+    let shard = forged(&|content| {
+        let number = &mut content.shards[0].number;
+        *number = shard_number(number.get() ^ (1 << 1));
+    });
     scene.check_refused(scene.publish(&spills, shard), ErrorKind::InvalidInput, "found another");
     let order = forged(&|content| content.shards.push(content.shards[0]));
     scene.check_refused(scene.publish(&spills, order), ErrorKind::InvalidInput, "ascending shards");

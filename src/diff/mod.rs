@@ -1,17 +1,15 @@
 //! Differences between two databases: keys that were added, removed or changed.
 //!
-//! ```text
-//! module      what it has
-//!
-//! change      what is found: one difference, with the values before and after; equal shards, damage
-//! stored      the pairs of a minishard where they are stored, whether two of them are equal, and whether a database still
-//!             has one
-//! units       the minishards of both databases, in order, in units of work
-//! compare     compares the minishards of a unit, also by lookups in the other database
-//! ```
-//!
 //! If both specifications place every key in the same minishard, the databases are walked together, minishard by
 //! minishard. Otherwise each is walked once, with lookups in the other.
+
+// module      what it has
+//
+// change      what is found: one difference, with the values before and after; equal shards, damage
+// stored      the pairs of a minishard where they are stored, whether two of them are equal, and whether a database still
+//             has one
+// units       the minishards of both databases, in order, in units of work
+// compare     compares the minishards of a unit, also by lookups in the other database
 
 mod change;
 mod compare;

@@ -10,7 +10,7 @@ use crate::error::Result;
 use crate::format::manifest::ShardRecord;
 use crate::format::shard_index::ShardIndexEntry;
 use crate::fs::is_one_file;
-use crate::ids::{MinishardNumber, ShardNumber};
+use crate::ids::{MinishardNumber, ShardNumber, minishard_number};
 use crate::read::generation::Generation;
 use crate::read::shard::{EntryBlocks, IndexBudget, Shard, ShardReader};
 
@@ -268,7 +268,7 @@ impl Minishards {
         reader.verify_shard_index_in_place()?;
         let Some((first, block)) = self.blocks.next(reader)? else { return Ok(false) };
         let entries = block.chunks_exact(size_of::<ShardIndexEntry>()).filter_map(ShardIndexEntry::read);
-        let numbers = (first.0..).map(MinishardNumber);
+        let numbers = (first.get()..).map(minishard_number);
         let with_keys = numbers.zip(entries).filter(|(_, entry)| entry.minishard_index().is_some());
         self.block = with_keys.collect::<Vec<_>>().into_iter();
         Ok(true)

@@ -5,8 +5,7 @@
 //! of the multiset of pairs and of the profile: insertion order, threads and time have no influence. The bulk loader
 //! uses this module when no specification is given.
 //!
-//! The module does no I/O and predicts no costs. `sharddb plan` computes its predictions from the public data of
-//! [`KeyStats`].
+//! The module does no I/O and predicts no costs.
 //!
 //! ```
 //! use sharddb::Profile;

@@ -1,18 +1,16 @@
 //! Reading: databases, snapshots, lookups, batches and walks. Building and verifying are in `write` and `verify`.
-//!
-//! ```text
-//! module      what it has                                                    its parts
-//!
-//! database    the handle of an application; follows the current generation   options, owned_value
-//! watch       a thread that refreshes databases                              following
-//! snapshot    one pinned generation
-//! batch/      lookups of many keys                                           get_many, cold
-//! walk/       iteration over all keys in storage order                       iter, slice, piece
-//! ordered/    ranges in key order                                            queries, range, key_range, scan
-//! generation  one directory: maps a key to its shard
-//! sorted_keys/  keys in order: in a key file, in memory, or spilled          key_file, sorter
-//! shard/      one shard: maps a key to its value
-//! ```
+
+// module      what it has                                                    its parts
+//
+// database    the handle of an application; follows the current generation   options, owned_value
+// watch       a thread that refreshes databases                              following
+// snapshot    one pinned generation
+// batch/      lookups of many keys                                           get_many, cold
+// walk/       iteration over all keys in storage order                       iter, slice, piece
+// ordered/    ranges in key order                                            queries, range, key_range, scan
+// generation  one directory: maps a key to its shard
+// sorted_keys/  keys in order: in a key file, in memory, or spilled          key_file, sorter
+// shard/      one shard: maps a key to its value
 
 pub(crate) mod batch;
 pub(crate) mod database;

@@ -13,7 +13,7 @@ use crate::format::minishard::MinishardIndex;
 use crate::format::minishard_index::IndexView;
 use crate::format::shard_index::ShardIndexEntry;
 use crate::format::spec::{Encoding, ShardingSpec};
-use crate::ids::{Location, MinishardNumber, ShardNumber};
+use crate::ids::{Location, MinishardNumber, ShardNumber, minishard_number};
 use crate::read::shard::{EntryBlocks, IndexBudget, NamedRanges, NamedRangesBuilder, Shard, ShardReader};
 use crate::salvage::{Outcome, search};
 use crate::verify::FindingKind;
@@ -114,7 +114,7 @@ impl<'a> Surveyor<'a> {
                 }
             };
             let entries = block.chunks_exact(size_of::<ShardIndexEntry>()).filter_map(ShardIndexEntry::read);
-            for (number, entry) in (first.0..).map(MinishardNumber).zip(entries) {
+            for (number, entry) in (first.get()..).map(minishard_number).zip(entries) {
                 match self.shard.resolve_entry(number, entry) {
                     Ok(Some(range)) => found.push((number, range)),
                     Ok(None) => {}
@@ -141,7 +141,7 @@ impl<'a> Surveyor<'a> {
             let owner = if same.len() == 1 { *first } else { self.owner(same).unwrap_or(*first) };
             let others = same.iter().filter(|other| **other != owner);
             let message =
-                format!("expected a minishard index of its own, found one that minishard {} has too", owner.0.0);
+                format!("expected a minishard index of its own, found one that minishard {} has too", owner.0.get());
             others.for_each(|place| self.lose(*place, FindingKind::IndexOverlap, Error::corrupt(&*message)));
             chosen.push(owner);
         }
@@ -290,9 +290,12 @@ struct Slots {
 impl Slots {
     /// Adds the next slot with the location of all its keys, if they have one.
     fn enter(&mut self, shard: &ShardReader, slot: MinishardNumber, location: Option<Location>) {
-        let number = location.filter(|location| location.shard == shard.number).map(|location| location.minishard.0);
+        let number =
+            location.filter(|location| location.shard == shard.number).map(|location| location.minishard.get());
         match number {
-            Some(number) if slot.0 == self.entered && self.last < Some(number) => self.displaced |= number != slot.0,
+            Some(number) if slot.get() == self.entered && self.last < Some(number) => {
+                self.displaced |= number != slot.get()
+            }
             _ => self.broken = true,
         }
         self.last = number;
@@ -308,6 +311,7 @@ impl Slots {
 pub(super) fn misplaced(location: Location) -> Error {
     Error::corrupt(format!(
         "expected a key whose hash leads to this minishard, found one of shard {:x}, minishard {}",
-        location.shard.0, location.minishard.0
+        location.shard.get(),
+        location.minishard.get()
     ))
 }

@@ -1,5 +1,6 @@
 //! Small generations for the tests of the store.
 
+use crate::ids::shard_number;
 use std::fs;
 use std::path::Path;
 
@@ -9,7 +10,6 @@ use crate::format::hash::HashFunction;
 use crate::format::layout::Layout;
 use crate::format::manifest::{Manifest, ShardRecord};
 use crate::format::spec::ShardingSpec;
-use crate::ids::ShardNumber;
 use crate::store::{GenerationId, PendingGeneration, Store, StoreWriter};
 
 pub(crate) fn id(number: u64) -> GenerationId {
@@ -29,9 +29,9 @@ impl Sample {
         let info = format!("{{\"version\": {version}, \"sharding\": {sharding}}}").into_bytes();
         let mut shards = Vec::new();
         let mut records = Vec::new();
-        for number in [3, 0x1c].map(ShardNumber) {
-            let bytes = format!("shard {} of version {version}", number.0).into_bytes();
-            records.push(ShardRecord::from_row((number.0, bytes.len() as u64, 2, crc32fast::hash(&bytes), 0)));
+        for number in [3, 0x1c].map(shard_number) {
+            let bytes = format!("shard {} of version {version}", number.get()).into_bytes();
+            records.push(ShardRecord::from_row((number.get(), bytes.len() as u64, 2, crc32fast::hash(&bytes), 0)));
             shards.push((sharding.shard_file_name(number), bytes));
         }
         let info_crc32 = crc32fast::hash(&info);

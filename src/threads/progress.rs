@@ -105,7 +105,8 @@ impl Phase {
 ///
 /// ```
 /// # let store = std::env::temp_dir().join(format!("sharddb-progress-doc-{}", std::process::id()));
-/// use sharddb::{ErrorKind, Phase, Progress};
+/// use sharddb::progress::Phase;
+/// use sharddb::{ErrorKind, Progress};
 ///
 /// let progress = Progress::new();
 /// let mut loader = sharddb::BuildOptions::new().progress(&progress).create(&store)?;

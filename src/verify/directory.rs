@@ -187,7 +187,7 @@ impl Listing {
 
     /// Reports how many shards of a foreign data set have a file, unless all do.
     fn verify_shard_count(&self, generation: &Generation, report: &mut VerifyReport) {
-        let (present, last) = (self.shards.len() as u64, generation.spec().max_shard().0);
+        let (present, last) = (self.shards.len() as u64, generation.spec().max_shard().get());
         if present <= last {
             let shards = u128::from(last) + 1;
             let message = format!(

@@ -13,13 +13,13 @@
 //! and a zero byte separates two consecutive empty values. In a foreign shard, a gap may contain any data of the program
 //! that wrote it.
 
+use crate::ids::{MinishardNumber, minishard_number};
 use std::fmt;
 
 use crate::byte_range::ByteRange;
 use crate::error::{Error, Result};
 use crate::format::layout::{Layout, MINISHARD_ALIGNMENT};
 use crate::format::spec::Encoding;
-use crate::ids::MinishardNumber;
 use crate::read::shard::reserve_rows;
 
 /// The byte ranges that the indexes of one shard name.
@@ -92,7 +92,7 @@ impl Extents {
 
 impl Extent {
     pub(super) fn new(kind: ExtentKind, minishard: MinishardNumber, key: u64, range: ByteRange) -> Extent {
-        let minishard = u32::try_from(minishard.0).unwrap_or(u32::MAX); // there are at most 2^32
+        let minishard = u32::try_from(minishard.get()).unwrap_or(u32::MAX); // there are at most 2^32
         Extent { start: range.start, end: range.end, key, minishard, kind }
     }
 
@@ -106,7 +106,7 @@ impl Extent {
 
     /// Adds the minishard, offset and key of this extent to an error.
     pub(super) fn at(&self, error: Error) -> Error {
-        let error = error.at_minishard(MinishardNumber(self.minishard.into())).at_offset(self.start);
+        let error = error.at_minishard(minishard_number(self.minishard.into())).at_offset(self.start);
         if self.is_value() { error.at_key(self.key) } else { error }
     }
 }

@@ -3,7 +3,7 @@
 use crate::byte_range::ByteRange;
 use crate::error::Error;
 use crate::format::layout::Layout;
-use crate::ids::MinishardNumber;
+use crate::ids::minishard_number;
 use crate::plural::Plural;
 use crate::verify::VerifyLevel;
 use crate::verify::extents::{Extent, ExtentKind, Gap};
@@ -15,7 +15,7 @@ impl ShardVerifier<'_> {
     pub(super) fn verify_extents(&mut self) {
         let extents = std::mem::take(&mut self.state.extents).into_sorted();
         let index = ByteRange { start: 0, end: self.shard.base() };
-        let shard_index = Extent::new(ExtentKind::ShardIndex, MinishardNumber(0), 0, index);
+        let shard_index = Extent::new(ExtentKind::ShardIndex, minishard_number(0), 0, index);
         let (mut furthest, mut last) = (shard_index, shard_index);
         let mut unnamed = Unnamed::default();
         for extent in extents {

@@ -128,7 +128,9 @@ impl ShardVerifier<'_> {
             let message = format!(
                 "expected keys of minishard {}, found that all {} keys hash to minishard {}: the shard index entry is in \
                  the wrong slot, a known bug of neuroglancer-scripts with empty minishards; lookups do not find the keys",
-                slot.here.0, slot.keys, slot.other.0
+                slot.here.get(),
+                slot.keys,
+                slot.other.get()
             );
             self.report_finding(
                 FindingKind::WrongSlot,
@@ -141,7 +143,8 @@ impl ShardVerifier<'_> {
             let message = format!(
                 "expected a key whose hash leads to this minishard, found one of shard {:x}, minishard {}: lookups do not \
                  find it",
-                location.shard.0, location.minishard.0
+                location.shard.get(),
+                location.minishard.get()
             );
             self.report_finding(
                 FindingKind::MisplacedKey,

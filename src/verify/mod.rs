@@ -1,18 +1,14 @@
 //! Verification: checks every file, index, key and value of a generation against the format and the manifest.
 //!
-//! ```text
-//! level       what is verified                                                  modules
-//! structure   the directory, the shard indexes                                  directory, shard
-//! index       minishard indexes, the hash of every key, overlaps and gaps       minishard, misplaced, extents, gaps
-//!             the key file                                                      key_sum
-//! data        values, checks, preambles, padding, the CRC-32 of files            shard, minishard, gaps
-//!             the fragments before manifests of meshes                          mod
-//! ```
-//!
-//! `team` does this for all shards, on one or several threads.
-//!
 //! Every violation becomes a [`Finding`], and the walk continues after it. Nothing is repaired here; see
 //! [`salvage`](crate::salvage).
+
+// level       what is verified                                                  modules
+// structure   the directory, the shard indexes                                  directory, shard
+// index       minishard indexes, the hash of every key, overlaps and gaps       minishard, misplaced, extents, gaps
+//             the key file                                                      key_sum
+// data        values, checks, preambles, padding, the CRC-32 of files            shard, minishard, gaps
+//             the fragments before manifests of meshes                          mod
 
 mod directory;
 mod extents;

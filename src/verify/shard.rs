@@ -1,5 +1,6 @@
 //! Verifies one shard: its CRC-32, its shard index, and the minishards that the shard index names.
 
+use crate::ids::{MinishardNumber, minishard_number};
 use std::ops::Range;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -12,7 +13,6 @@ use crate::format::checksum::Checksum;
 use crate::format::layout::MINISHARD_ALIGNMENT;
 use crate::format::manifest::{self, ShardRecord};
 use crate::format::shard_index::ShardIndexEntry;
-use crate::ids::MinishardNumber;
 use crate::read::generation::Generation;
 use crate::read::shard::{EntryBlocks, ShardReader, Summed, ValueBudget};
 use crate::threads::progress::Progress;
@@ -266,7 +266,7 @@ impl<'a> ShardVerifier<'a> {
             };
             self.count_read(block.len() as u64);
             let entries = block.chunks_exact(size_of::<ShardIndexEntry>()).filter_map(ShardIndexEntry::read);
-            for (number, entry) in (first.0..).map(MinishardNumber).zip(entries) {
+            for (number, entry) in (first.get()..).map(minishard_number).zip(entries) {
                 if self.steps.check().is_err() {
                     return;
                 }

@@ -17,7 +17,7 @@ use std::sync::{Arc, Mutex};
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::locks::lock;
 use crate::format::spec::Encoding;
-use crate::ids::{MinishardNumber, ShardNumber};
+use crate::ids::{MinishardNumber, ShardNumber, minishard_number};
 use crate::read::generation::Generation;
 use crate::read::shard::{Pass, Shard};
 use crate::threads::in_order::in_order;
@@ -149,7 +149,7 @@ impl Team<'_> {
         }
         let bound = |at: u64| {
             let minishard = u128::from(minishards) * u128::from(at) / u128::from(ranges);
-            MinishardNumber(u64::try_from(minishard).unwrap_or(u64::MAX))
+            minishard_number(u64::try_from(minishard).unwrap_or(u64::MAX))
         };
         let ranges = (0..ranges).map(|at| Part::Range(bound(at)..bound(at + 1)));
         [Part::Checksums].into_iter().chain(ranges).collect()

@@ -2,6 +2,7 @@
 //!
 //! The module `format::minishard_table` describes the bytes.
 
+use crate::ids::minishard_number;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 
@@ -14,7 +15,6 @@ use crate::format::minishard_table::{self, BlockPlace, BlockToWrite, MOST_MINISH
 use crate::format::shard_index::ShardIndexEntry;
 use crate::format::spec::{Encoding, ShardingSpec};
 use crate::fs::disk;
-use crate::ids::MinishardNumber;
 
 /// A generation with fewer minishards has no table, because its shard indexes take less than two pages of 4 KiB.
 const FEWEST_MINISHARDS: u64 = 512;
@@ -104,7 +104,7 @@ impl Entries {
         let block_bits = minishard_table::block_bits(self.spec.minishard_bits());
         let unit = minishard_table::length_unit(self.spec.minishard_index_encoding());
         let count = 1 << block_bits;
-        let start = ShardIndexEntry::position(MinishardNumber(number << block_bits)).start;
+        let start = ShardIndexEntry::position(minishard_number(number << block_bits)).start;
         let bytes = self.entries(start, count * size_of::<ShardIndexEntry>())?;
         let (mut starts, mut lengths) = (vec![end], Vec::with_capacity(count));
         for entry in bytes.rchunks_exact(size_of::<ShardIndexEntry>()).filter_map(ShardIndexEntry::read) {

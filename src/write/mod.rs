@@ -1,13 +1,11 @@
 //! Builds generations: the bulk loader, the shard file writer, and what they share.
-//!
-//! ```text
-//! Sorter             pairs in any order -> pairs in storage order, in bounded memory
-//! ShardsTarget       pairs in storage order -> shard files, on several threads
-//! GenerationWriter   shard files -> minishard table, info, manifest: a candidate
-//! MergedPairs        sorted pairs with duplicates and a merge function -> pairs in storage order
-//! UnionPairs         several generations -> pairs in storage order
-//! UpdatedPairs       a generation and sorted changes -> pairs in storage order
-//! ```
+
+// Sorter             pairs in any order -> pairs in storage order, in bounded memory
+// ShardsTarget       pairs in storage order -> shard files, on several threads
+// GenerationWriter   shard files -> minishard table, info, manifest: a candidate
+// MergedPairs        sorted pairs with duplicates and a merge function -> pairs in storage order
+// UnionPairs         several generations -> pairs in storage order
+// UpdatedPairs       a generation and sorted changes -> pairs in storage order
 
 mod arena;
 mod available_memory;
@@ -31,7 +29,7 @@ mod merged_pairs;
 mod minishard_table;
 #[cfg(test)]
 mod model_tests;
-mod options;
+pub(crate) mod options;
 mod pair_header;
 #[cfg(test)]
 mod replaced_tests;

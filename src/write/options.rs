@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 use std::ops::RangeInclusive;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 #[cfg(feature = "testing")]
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -132,28 +132,24 @@ pub struct BuildOptions {
     /// `None` for the default, which is determined when a build starts.
     memory: Option<u64>,
     threads: usize,
-    #[doc(hidden)]
-    pub temp_dir: Option<PathBuf>,
+    pub(crate) temp_dir: Option<PathBuf>,
     pub(crate) on_duplicate: OnDuplicate,
     pub(crate) checks: bool,
     pub(crate) value_alignment: ValueAlignment,
     pub(crate) spec: Option<ShardingSpec>,
     pub(crate) allow_sparse: bool,
-    #[doc(hidden)]
-    pub allow_empty: bool,
+    pub(crate) allow_empty: bool,
     pub(crate) profile: Option<Profile>,
     pub(crate) max_shard_bytes: u64,
     pub(crate) data_encoding: Option<Encoding>,
     pub(crate) minishard_index_encoding: Option<Encoding>,
     pub(crate) info: Option<String>,
     pub(crate) sharding_at: Option<String>,
-    #[doc(hidden)]
-    pub ordered: bool,
+    pub(crate) ordered: bool,
     pub(crate) durable: bool,
     /// Maximum number of runs that a merge has open, at least 2.
     pub(crate) max_open_runs: usize,
-    #[doc(hidden)]
-    pub progress: Progress,
+    pub(crate) progress: Progress,
 }
 
 impl Default for BuildOptions {
@@ -459,8 +455,7 @@ impl BuildOptions {
     }
 
     /// Returns the memory in bytes: what was set, or the default of a build that starts now.
-    #[doc(hidden)]
-    pub fn memory_now(&self) -> u64 {
+    pub(crate) fn memory_now(&self) -> u64 {
         let default = || {
             let quarter = available_memory().map(|bytes| bytes / 4);
             quarter.map_or(DEFAULT_MEMORY_UNKNOWN, |bytes| bytes.clamp(*DEFAULT_MEMORY.start(), *DEFAULT_MEMORY.end()))
@@ -499,6 +494,30 @@ impl BuildOptions {
             (info, _) => Info::compose(info.as_deref(), spec, layout),
         }
     }
+}
+
+/// What other crates of the workspace read of the options of a build.
+#[derive(Clone, Copy, Debug)]
+pub struct Settings<'a> {
+    /// Where to spill.
+    pub temp_dir: Option<&'a Path>,
+    /// Whether to write a key file.
+    pub ordered: bool,
+    /// Whether nothing may replace something.
+    pub allow_empty: bool,
+    /// What the build reports to.
+    pub progress: &'a Progress,
+}
+
+/// Returns what was set.
+pub fn settings_of(options: &BuildOptions) -> Settings<'_> {
+    let BuildOptions { temp_dir, ordered, allow_empty, progress, .. } = options;
+    Settings { temp_dir: temp_dir.as_deref(), ordered: *ordered, allow_empty: *allow_empty, progress }
+}
+
+/// Returns the memory of a build that starts now, in bytes.
+pub fn memory_of(options: &BuildOptions) -> u64 {
+    options.memory_now()
 }
 
 #[cfg(test)]

@@ -133,10 +133,10 @@ impl PairBytes for &[u8] {
 /// ```
 /// use sharddb::ShardingSpec;
 /// use sharddb::write::ShardWriter;
-/// use sharddb::spec::{HashFunction, Layout, ShardNumber};
+/// use sharddb::spec::{HashFunction, Layout};
 ///
 /// let spec = ShardingSpec::new(HashFunction::Identity, 0, 0, 0)?;
-/// let mut writer = ShardWriter::in_memory(spec, ShardNumber(0), Layout::default())?;
+/// let mut writer = ShardWriter::in_memory(spec, spec.shard(0).unwrap(), Layout::default())?;
 /// writer.insert(7, "seven")?;
 /// let (summary, bytes) = writer.finish_in_memory()?;
 /// assert_eq!((summary.keys, summary.value_bytes, summary.bytes), (1, 5, bytes.len() as u64));

@@ -16,7 +16,7 @@ use crate::format::hash::HashFunction;
 use crate::format::layout::{Layout, ValueAlignment};
 use crate::format::spec::{Encoding, ShardingSpec};
 use crate::fs::disk;
-use crate::ids::{MinishardNumber, ShardNumber};
+use crate::ids::{MinishardNumber, ShardNumber, minishard_number, shard_number};
 use crate::read::database::ShardDb;
 use crate::read::generation::Generation;
 use crate::write::shard_file::{PairHeader, ShardFile, ShardSummary, check_value_len};
@@ -33,16 +33,16 @@ const KEYS_IN_MEMORY: usize = 8;
 /// use sharddb::ShardingSpec;
 /// use sharddb::write::ShardWriter;
 /// use sharddb::shard::Shard;
-/// use sharddb::spec::{HashFunction, Layout, ShardNumber};
+/// use sharddb::spec::{HashFunction, Layout};
 ///
 /// let spec = ShardingSpec::new(HashFunction::Identity, 0, 1, 0)?;
-/// let path = std::env::temp_dir().join(format!("{}-{}", std::process::id(), spec.shard_file_name(ShardNumber(0))));
-/// let mut writer = ShardWriter::create(&path, spec, ShardNumber(0), Layout::default())?;
+/// let path = std::env::temp_dir().join(format!("{}-{}", std::process::id(), spec.shard_file_name(spec.shard(0).unwrap())));
+/// let mut writer = ShardWriter::create(&path, spec, spec.shard(0).unwrap(), Layout::default())?;
 /// writer.insert(2, b"two")?; // minishard 0: the even keys
 /// writer.insert(1, b"one")?; // minishard 1: the odd ones
 /// assert_eq!(writer.finish()?.keys, 2);
 ///
-/// let shard = Shard::from_bytes(spec, ShardNumber(0), std::fs::read(&path).unwrap());
+/// let shard = Shard::from_bytes(spec, spec.shard(0).unwrap(), std::fs::read(&path).unwrap());
 /// assert_eq!(shard.get(1)?.unwrap(), b"one");
 /// # std::fs::remove_file(&path).unwrap();
 /// # Ok::<(), sharddb::Error>(())
@@ -98,13 +98,13 @@ impl ShardWriter {
     /// use sharddb::ShardingSpec;
     /// use sharddb::write::ShardWriter;
     /// use sharddb::shard::Shard;
-    /// use sharddb::spec::{HashFunction, Layout, ShardNumber};
+    /// use sharddb::spec::{HashFunction, Layout};
     ///
     /// let spec = ShardingSpec::new(HashFunction::Identity, 0, 0, 0)?;
-    /// let mut writer = ShardWriter::in_memory(spec, ShardNumber(0), Layout::default())?;
+    /// let mut writer = ShardWriter::in_memory(spec, spec.shard(0).unwrap(), Layout::default())?;
     /// writer.insert(1, "one")?;
     /// let (_summary, bytes) = writer.finish_in_memory()?;
-    /// assert_eq!(Shard::from_bytes(spec, ShardNumber(0), bytes).get(1)?.unwrap(), b"one");
+    /// assert_eq!(Shard::from_bytes(spec, spec.shard(0).unwrap(), bytes).get(1)?.unwrap(), b"one");
     /// # Ok::<(), sharddb::Error>(())
     /// ```
     pub fn in_memory(spec: ShardingSpec, number: ShardNumber, layout: Layout) -> Result<ShardWriter> {
@@ -117,7 +117,7 @@ impl ShardWriter {
             unfinished: Unfinished(Some(file.sink().clone())),
             file,
             encoder: GzipEncoder::new(),
-            minishard: MinishardNumber(0),
+            minishard: minishard_number(0),
             pairs: Vec::new(),
             bytes: Vec::new(),
         }
@@ -170,7 +170,7 @@ impl ShardWriter {
     fn check_order(&self, key: u64) -> Result<MinishardNumber> {
         let location = self.file.spec().route(key);
         if location.shard != self.file.number() {
-            let (own, other) = (self.file.number().0, location.shard.0);
+            let (own, other) = (self.file.number().get(), location.shard.get());
             let message = format!("expected a key of shard {own:x}, found one of shard {other:x}");
             return Err(Error::new(ErrorKind::OutOfOrder, message).at_key(key));
         }
@@ -189,7 +189,7 @@ impl ShardWriter {
             self.file.write_minishard(self.minishard, &self.pairs, &mut &self.bytes[..])?;
             self.pairs.clear();
             self.bytes.clear();
-            self.minishard.0 += 1; // the next pair belongs to a later minishard
+            self.minishard = minishard_number(self.minishard.get() + 1); // the next pair belongs to a later minishard
         }
         Ok(())
     }
@@ -245,7 +245,7 @@ impl ShardDb {
         let spec = ShardingSpec::new(HashFunction::MurmurHash3X86_128, 0, minishard_bits, 0)?;
         let layout = Layout::new(true, false, ValueAlignment::One);
         pairs.sort_unstable_by_key(|(key, _)| (spec.route(*key).minishard, *key));
-        let mut writer = ShardWriter::in_memory(spec, ShardNumber(0), layout)?;
+        let mut writer = ShardWriter::in_memory(spec, shard_number(0), layout)?;
         for (key, value) in pairs {
             writer.insert(key, value)?;
         }
@@ -258,7 +258,7 @@ fn check_number(spec: &ShardingSpec, number: ShardNumber) -> Result<()> {
     if number <= spec.max_shard() {
         return Ok(());
     }
-    let message = format!("expected a shard number up to {:x}, found {:x}", spec.max_shard().0, number.0);
+    let message = format!("expected a shard number up to {:x}, found {:x}", spec.max_shard().get(), number.get());
     Err(Error::invalid_input(message))
 }
 
@@ -283,6 +283,7 @@ mod tests {
     use std::fs;
 
     use super::*;
+    use crate::ids::{minishard_number, shard_number};
     use crate::write::shard_file::PairBytes;
     use crate::write::shard_file::PieceSink;
 
@@ -297,7 +298,7 @@ mod tests {
         pairs: &[(u64, &[u8], &[u8])],
     ) -> (Vec<u8>, ShardSummary) {
         let path = path(name);
-        let mut writer = ShardWriter::create(&path, spec, ShardNumber(0), layout).unwrap();
+        let mut writer = ShardWriter::create(&path, spec, shard_number(0), layout).unwrap();
         for (key, preamble, value) in pairs {
             writer.insert_with_preamble(*key, preamble, value).unwrap();
         }
@@ -390,20 +391,20 @@ mod tests {
                 let write = |many_keys: bool| {
                     let name = format!("many-{encoding:?}-{checks}-{preambles}-{many_keys}");
                     let path = path(&name);
-                    let mut file = ShardFile::create(&path, spec, ShardNumber(0), layout).unwrap();
+                    let mut file = ShardFile::create(&path, spec, shard_number(0), layout).unwrap();
                     let mut source = &bytes[..];
                     let scratch = path.with_extension("scratch");
                     if many_keys {
                         let mut headers = pairs.iter().copied().map(Ok);
                         let keys = pairs.len() as u64;
-                        let minishard = MinishardNumber(0);
+                        let minishard = minishard_number(0);
                         file.write_minishard_of_many_keys(minishard, keys, &mut headers, &mut source, &scratch)
                     } else {
-                        file.write_minishard(MinishardNumber(0), &pairs, &mut source)
+                        file.write_minishard(minishard_number(0), &pairs, &mut source)
                     }
                     .unwrap();
                     let one_more = PairHeader { key: 1, preamble_len: 0, stored_len: 0, ..pairs[0] };
-                    file.write_minishard(MinishardNumber(1), &[one_more], &mut &b""[..]).unwrap();
+                    file.write_minishard(minishard_number(1), &[one_more], &mut &b""[..]).unwrap();
                     let (summary, _) = file.finish().unwrap();
                     let bytes = fs::read(&path).unwrap();
                     assert_eq!(summary.crc32, crc32fast::hash(&bytes));
@@ -420,7 +421,7 @@ mod tests {
     fn refuses_what_is_out_of_order() {
         let spec = ShardingSpec::new(HashFunction::Identity, 0, 1, 1).unwrap();
         let path = path("order");
-        let mut writer = ShardWriter::create(&path, spec, ShardNumber(0), Layout::default()).unwrap();
+        let mut writer = ShardWriter::create(&path, spec, shard_number(0), Layout::default()).unwrap();
         let kind = |result: Result<()>| result.unwrap_err().kind();
         assert_eq!(kind(writer.insert(2, b"")), ErrorKind::OutOfOrder, "a key of shard 1");
         writer.insert(8, b"").unwrap();
@@ -431,7 +432,7 @@ mod tests {
         assert_eq!(kind(writer.insert_with_preamble(5, b"p", b"")), ErrorKind::InvalidInput);
         drop(writer);
         assert!(!path.exists(), "an unfinished shard is removed");
-        assert!(ShardWriter::create(&path, spec, ShardNumber(2), Layout::default()).is_err());
+        assert!(ShardWriter::create(&path, spec, shard_number(2), Layout::default()).is_err());
     }
 
     /// A source that returns fewer bytes than stated causes an error before anything is published.
@@ -447,14 +448,14 @@ mod tests {
         let header = |key| PairHeader::new(key, 0, 5);
         for many_keys in [false, true] {
             let path = path(&format!("short-{many_keys}"));
-            let mut file = ShardFile::create(&path, spec, ShardNumber(0), Layout::default()).unwrap();
+            let mut file = ShardFile::create(&path, spec, shard_number(0), Layout::default()).unwrap();
             let pairs = [header(3), header(9)];
             let error = if many_keys {
                 let mut headers = pairs.iter().copied().map(Ok);
                 let scratch = path.with_extension("scratch");
-                file.write_minishard_of_many_keys(MinishardNumber(0), 2, &mut headers, &mut Short, &scratch)
+                file.write_minishard_of_many_keys(minishard_number(0), 2, &mut headers, &mut Short, &scratch)
             } else {
-                file.write_minishard(MinishardNumber(0), &pairs, &mut Short)
+                file.write_minishard(minishard_number(0), &pairs, &mut Short)
             }
             .unwrap_err();
             assert_eq!(error.kind(), ErrorKind::Internal);

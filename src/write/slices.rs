@@ -62,7 +62,7 @@ impl Span {
 
     /// Whether this span has the shard of a number below `2^shard_bits`. There must be no more spans than shards.
     pub(crate) fn has_shard(self, shard: ShardNumber, shard_bits: u8) -> bool {
-        let number = shard.0.checked_shr(u32::from(shard_bits.saturating_sub(self.bits))).unwrap_or(0);
+        let number = shard.get().checked_shr(u32::from(shard_bits.saturating_sub(self.bits))).unwrap_or(0);
         number == self.number as u64
     }
 

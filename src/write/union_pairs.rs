@@ -73,7 +73,7 @@ impl Pairs for UnionPairs<'_> {
         for (number, (input, part_bits)) in (0..).zip(&self.inputs) {
             for part in 0..1_u64 << part_bits {
                 let numbers = shards_of(input.spec(), *part_bits, part, span);
-                let shards = input.shard_numbers().filter(|number| numbers.contains(&u128::from(number.0)));
+                let shards = input.shard_numbers().filter(|number| numbers.contains(&u128::from(number.get())));
                 let shards = shards.collect::<Vec<_>>().into_iter();
                 sources.push(Source { number, pairs: StoredPairs::new(input), shards });
             }

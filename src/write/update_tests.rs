@@ -462,7 +462,7 @@ fn shards_that_cannot_be_linked_are_copied_and_verified() {
     fs::write(&shard, bytes).unwrap();
     let error = update(UpdateOptions::new().create(&other, &base).unwrap(), &changes).unwrap_err();
     assert_eq!(
-        (error.kind(), error.location().shard.map(|shard| shard.0)),
+        (error.kind(), error.location().shard.map(|shard| shard.get())),
         (ErrorKind::Corrupt, Some(0x3f)),
         "{error}"
     );

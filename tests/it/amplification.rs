@@ -3,6 +3,7 @@
 //!
 //! The tests count rows, bytes and memory (by the allocator). Shards are laid out by hand, from the text of the format.
 
+use sharddb_format::internal::ids::shard_number;
 use std::fs::{self, File};
 use std::io::Write;
 use std::path::Path;
@@ -11,7 +12,7 @@ use crate::common::verify_both::VerifyBoth;
 use crate::common::{Storage, TempDir};
 use crate::peak::peak_of;
 use sharddb::salvage::SalvageReport;
-use sharddb::spec::{HashFunction, Layout, ShardNumber};
+use sharddb::spec::{HashFunction, Layout};
 use sharddb::verify::FindingKind;
 use sharddb::write::ShardWriter;
 use sharddb::{ErrorKind, OpenOptions, Salvage, ShardDb, ShardingSpec, Snapshot, VerifyLevel};
@@ -95,7 +96,11 @@ fn entries_that_name_one_minishard_index_do_not_multiply_its_rows() {
             assert_eq!((found, errors.len() as u64), (times * ROWS, (1 << BITS) - times), "{encoding}, {storage:?}");
             assert!(peak <= most(shard.len()), "{peak}");
             let error = &errors[0];
-            assert_eq!((error.kind(), error.location().minishard.unwrap().0), (ErrorKind::Corrupt, times), "{error}");
+            assert_eq!(
+                (error.kind(), error.location().minishard.unwrap().get()),
+                (ErrorKind::Corrupt, times),
+                "{error}"
+            );
             assert!(error.message().contains("overlaps minishard 0"), "{error}");
             assert_eq!(error.location().offset, Some(16 << BITS), "{error}");
 
@@ -218,7 +223,7 @@ fn holes_of_a_shard_index_are_skipped() {
         return;
     };
     let keys = [3, 1 << 20, (1 << BITS) - 2];
-    let mut writer = ShardWriter::create(&path, spec, ShardNumber(0), Layout::default()).unwrap();
+    let mut writer = ShardWriter::create(&path, spec, shard_number(0), Layout::default()).unwrap();
     for key in keys {
         writer.insert(key, b"value").unwrap();
     }

@@ -7,7 +7,6 @@ use std::thread;
 
 use crate::common::generations::{self as generation, id, store_of};
 use crate::common::{Storage, TempDir};
-use sharddb::spec::ShardNumber;
 use sharddb::{BuildOptions, ErrorKind, OpenOptions, OwnedValue, ShardDb, ShardingSpec, Store, Value};
 
 /// A store of `keys` pairs.
@@ -173,7 +172,6 @@ fn a_generation_of_a_store_knows_its_number() {
 
 #[test]
 fn names_are_parsed_as_they_are_displayed() {
-    assert_eq!(ShardNumber(0x1c).to_string().parse(), Ok(ShardNumber(0x1c)));
     let spec = ShardDb::from_pairs([(1, "one")]).unwrap().snapshot().spec().to_string();
     assert_eq!(spec.parse::<ShardingSpec>().unwrap().to_string(), spec);
     assert_eq!(id(3).to_string().parse::<sharddb::GenerationId>().unwrap(), id(3));

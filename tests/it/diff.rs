@@ -471,7 +471,7 @@ fn a_damaged_place_is_reported_once() {
             for (old, new) in [(&reopened, &new), (&reopened, &full), (&full, &reopened)] {
                 let (_, errors, _) = run(&Diff::between(old, new));
                 assert_eq!(errors.len(), 1, "{errors:?}");
-                assert_eq!(errors[0].location().shard.map(|shard| shard.0), Some(0));
+                assert_eq!(errors[0].location().shard.map(|shard| shard.get()), Some(0));
             }
             rewrite(&path, |bytes| bytes.clone_from(&whole));
         }

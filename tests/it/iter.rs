@@ -1,12 +1,13 @@
 //! All ways to walk through a data set return the same pairs and errors in the same order, whatever is wrong with it.
 //! A walk and the lookups during it agree.
 
+use sharddb_format::internal::ids::shard_number;
 use std::fs;
 use std::ops::ControlFlow;
 
 use crate::common::{Storage, TempDir, name, sets};
 use sharddb::shard::Entry;
-use sharddb::spec::{Encoding, ShardNumber};
+use sharddb::spec::Encoding;
 use sharddb::{BuildOptions, OpenOptions, Result, ShardingSpec, Snapshot, VerifyReads};
 
 /// The pairs and errors of a walk, in order.
@@ -129,7 +130,7 @@ fn every_walk_ends_after_a_shard_index_that_fails_its_check() {
     for storage in Storage::ALL {
         let snapshot =
             storage.open(OpenOptions::new().verify_reads(VerifyReads::Always), store.path()).unwrap().snapshot();
-        let of_shard = snapshot.shard(ShardNumber(0)).unwrap().unwrap();
+        let of_shard = snapshot.shard(shard_number(0)).unwrap().unwrap();
         assert_eq!(of_shard.iter().take(10).filter(Result::is_err).count(), 1, "{storage:?}");
         assert_eq!(snapshot.iter().take(2000).filter(Result::is_err).count(), 1, "{storage:?}");
         assert_eq!(snapshot.keys().take(2000).filter(Result::is_err).count(), 1, "{storage:?}");

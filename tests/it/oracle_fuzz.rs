@@ -5,6 +5,7 @@
 //! limits the damage to the row's own key and to claims that a key is absent. A naive reader derives both answers from
 //! the bytes, and they must equal TensorStore's and ShardDb's.
 
+use sharddb_format::internal::ids::shard_number;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 
@@ -12,7 +13,6 @@ use crate::common::naive::{Broken, NaiveRow, NaiveSpec};
 use crate::common::{Answer, Storage, TempDir, assert_has_place, data, json, json_lines, number, text};
 use serde_json::Value as Json;
 use sharddb::shard::{Entry, Shard};
-use sharddb::spec::ShardNumber;
 use sharddb::{ErrorKind, OpenOptions, Result, ShardingSpec};
 
 /// A damaged shard, which is an entire data set, and TensorStore's answers.
@@ -168,7 +168,7 @@ fn every_mutant_from_a_file() {
 fn every_mutant_from_bytes_in_hand() {
     for mutant in Mutant::all() {
         let spec = ShardingSpec::from_json(&mutant.sharding.to_string()).unwrap();
-        let shard = Shard::from_bytes(spec, ShardNumber(0), mutant.bytes.clone());
+        let shard = Shard::from_bytes(spec, shard_number(0), mutant.bytes.clone());
         for key in mutant.tensorstore.keys() {
             assert_answer(&mutant, *key, shard.get(*key), &mutant.file);
         }

@@ -1,6 +1,7 @@
 //! Everything that TensorStore and CloudVolume wrote is read: every key, every absent key, the listing, by every method
 //! and from every storage.
 
+use sharddb_format::internal::ids::shard_number;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::ops::ControlFlow;
@@ -47,7 +48,7 @@ impl Set {
         for entry in fs::read_dir(&self.directory).unwrap() {
             let file_name = entry.unwrap().file_name();
             if let Some(stem) = file_name.to_str().unwrap().strip_suffix(".shard") {
-                numbers.push(ShardNumber(u64::from_str_radix(stem, 16).unwrap()));
+                numbers.push(shard_number(u64::from_str_radix(stem, 16).unwrap()));
             }
         }
         numbers.sort();
@@ -387,7 +388,7 @@ fn hash_vectors() {
         } else {
             let location = spec.route(key);
             assert_eq!(spec.shard_file_name(location.shard), text(&vector["file"]), "{vector}");
-            assert_eq!(location.minishard.0, number(&vector["minishard"]), "{vector}");
+            assert_eq!(location.minishard.get(), number(&vector["minishard"]), "{vector}");
         }
     }
 }

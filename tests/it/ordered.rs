@@ -1,6 +1,7 @@
 //! Ordered reads agree with a `BTreeMap` under every hash, layout, encoding and storage, with and without a key file,
 //! from both ends, and whatever is damaged.
 
+use sharddb_format::internal::ids::shard_number;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::ops::{Bound, RangeBounds};
@@ -8,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use crate::common::{Answer, Storage, TempDir, data, directory_bytes, expected, name, sets, xorshift};
 use sharddb::read::RangeOptions;
-use sharddb::spec::{Encoding, HashFunction, Layout, ShardNumber};
+use sharddb::spec::{Encoding, HashFunction, Layout};
 use sharddb::verify::FindingKind;
 use sharddb::write::ShardWriter;
 use sharddb::{BuildOptions, ErrorKind, OpenOptions, Progress, ShardingSpec, Snapshot, VerifyLevel, VerifyReads};
@@ -418,7 +419,7 @@ fn a_narrow_range_reads_only_its_minishards() {
 
         // one minishard more is one error more, before all keys
         let more = snapshot.key_range(range.start..range.end + 4).collect::<Vec<_>>();
-        assert_eq!((more.len(), more[0].as_ref().unwrap_err().location().minishard.unwrap().0), (101, 175));
+        assert_eq!((more.len(), more[0].as_ref().unwrap_err().location().minishard.unwrap().get()), (101, 175));
         assert_eq!(snapshot.count_range(range.start..range.end + 4).unwrap_err().kind(), ErrorKind::Corrupt);
         // a wide range meets the missing shards, each once
         let all = snapshot.key_range(..);
@@ -527,8 +528,8 @@ fn an_unreadable_shard_is_one_error() {
     let directory = TempDir::new();
     fs::write(directory.path().join("info"), format!("{{\"sharding\": {spec}}}")).unwrap();
     let mut writer =
-        ShardWriter::create(directory.path().join("0.shard"), spec, ShardNumber(0), Layout::default()).unwrap();
-    let key = (0..).find(|key| spec.route(*key).shard.0 == 0).unwrap();
+        ShardWriter::create(directory.path().join("0.shard"), spec, shard_number(0), Layout::default()).unwrap();
+    let key = (0..).find(|key| spec.route(*key).shard.get() == 0).unwrap();
     writer.insert(key, b"value").unwrap();
     writer.finish().unwrap();
     fs::write(directory.path().join("1.shard"), [0; 100]).unwrap();
@@ -536,7 +537,7 @@ fn an_unreadable_shard_is_one_error() {
         let snapshot = storage.open(&OpenOptions::new(), directory.path()).unwrap().snapshot();
         let found: Vec<_> = snapshot.key_range_with(.., RangeOptions::new().threads(4)).collect();
         assert_eq!(found.len(), 2, "{storage:?}: {found:?}");
-        assert_eq!(found[0].as_ref().unwrap_err().location().shard, Some(ShardNumber(1)));
+        assert_eq!(found[0].as_ref().unwrap_err().location().shard, Some(shard_number(1)));
         assert_eq!(*found[1].as_ref().unwrap(), key);
     }
 }

@@ -1,11 +1,12 @@
 //! The preamble of a value is all bytes between it and the extent before it, and no byte of another value.
 
 use crate::common::verify_both::VerifyBoth;
+use sharddb_format::internal::ids::shard_number;
 use std::io::Read;
 
 use crate::common::{Storage, TempDir, data};
 use sharddb::shard::Shard;
-use sharddb::spec::{Encoding, HashFunction, ShardNumber, ValueAlignment};
+use sharddb::spec::{Encoding, HashFunction, ValueAlignment};
 use sharddb::write::UpdateOptions;
 use sharddb::{BuildOptions, ErrorKind, OpenOptions, ShardingSpec, Store, VerifyLevel, VerifyReads};
 
@@ -32,7 +33,7 @@ fn preambles_of_values_that_are_empty_or_nested() {
     ];
     let mut bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
     bytes.extend(b"<>1234()5");
-    let shard = Shard::from_bytes(spec, ShardNumber(0), bytes);
+    let shard = Shard::from_bytes(spec, shard_number(0), bytes);
     let rows: Vec<(u64, Vec<u8>, Vec<u8>)> = shard
         .iter()
         .map(|entry| entry.unwrap())

@@ -1,6 +1,7 @@
 //! Salvage keeps exactly the pairs that can be proved and names the others: for any changed byte of a store with
 //! checks, the new store has only stored values, and every missing one is reported.
 
+use sharddb_format::internal::ids::shard_number;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io::Write;
@@ -10,7 +11,7 @@ use crate::common::{self, TempDir, data, directory_bytes, expected, sets};
 use flate2::Compression;
 use flate2::write::ZlibEncoder;
 use sharddb::salvage::SalvageReport;
-use sharddb::spec::{Encoding, HashFunction, Layout, ShardNumber, ValueAlignment};
+use sharddb::spec::{Encoding, HashFunction, Layout, ValueAlignment};
 use sharddb::verify::FindingKind;
 use sharddb::write::ShardWriter;
 use sharddb::{BuildOptions, ErrorKind, OpenOptions, Salvage, ShardDb, ShardingSpec, Snapshot, VerifyLevel};
@@ -36,7 +37,7 @@ fn salvage_with(directory: &Path, options: &OpenOptions) -> Salvaged {
     let mut loader = salvage.build_options().threads(1).memory(16 << 20).create(store.path().join("out")).unwrap();
     let report = salvage
         .write(&mut loader, |lost| {
-            losses.push((lost.kind(), lost.location().minishard.map(|it| it.0), lost.key()));
+            losses.push((lost.kind(), lost.location().minishard.map(|it| it.get()), lost.key()));
         })
         .unwrap();
     loader.finish().unwrap();
@@ -135,7 +136,7 @@ fn a_changed_value_or_preamble_costs_that_pair_alone() {
         changed[at] ^= 1;
         fs::write(location.path(), changed).unwrap();
         let salvaged = salvage(damaged.path());
-        let minishard = salvaged.snapshot.spec().route(17).minishard.0;
+        let minishard = salvaged.snapshot.spec().route(17).minishard.get();
         assert_eq!(salvaged.losses, [(rule, Some(minishard), Some(17))]);
         assert_eq!((salvaged.report.kept, salvaged.report.missing), (19, Some(1)));
     }
@@ -406,9 +407,9 @@ fn one_minishard_alone_proves_no_wrong_name() {
         let spec = ShardingSpec::new(HashFunction::Identity, 0, minishard_bits, 1).unwrap();
         let directory = TempDir::new();
         let path = directory.path().join("1.shard");
-        let mut writer = ShardWriter::create(&path, spec, ShardNumber(1), Layout::default()).unwrap();
+        let mut writer = ShardWriter::create(&path, spec, shard_number(1), Layout::default()).unwrap();
         let mut ids: Vec<u64> = (0..keys).map(|id| (id << 1 | 1) << minishard_bits | id & 1).collect();
-        ids.retain(|id| spec.route(*id).shard == ShardNumber(1));
+        ids.retain(|id| spec.route(*id).shard == shard_number(1));
         ids.sort_by_key(|id| (spec.route(*id), *id));
         ids.iter().for_each(|id| writer.insert(*id, b"value").unwrap());
         writer.finish().unwrap();
@@ -427,7 +428,7 @@ fn a_shard_of_zeros_is_a_loss() {
     loader.extend((0..500u64).map(|key| (key, key.to_string()))).unwrap();
     let generation = loader.finish().unwrap().generation;
     let directory = store.path().join(generation.to_string());
-    let keys_of_3 = ShardDb::open(store.path()).unwrap().snapshot().shard(ShardNumber(3)).unwrap().unwrap();
+    let keys_of_3 = ShardDb::open(store.path()).unwrap().snapshot().shard(shard_number(3)).unwrap().unwrap();
     let (len, keys) = (keys_of_3.file_bytes(), keys_of_3.count().unwrap());
     drop(keys_of_3);
     for zeros in [len, 64, len + 1000] {

@@ -68,7 +68,7 @@ impl Read {
     /// for some of them, and the first one in a shard may verify the shard index.
     fn expect(&mut self, snapshot: &Snapshot, key: u64) -> std::ops::RangeInclusive<u64> {
         let place = snapshot.spec().route(key);
-        let (shard, minishard) = (place.shard.0, place.minishard.0);
+        let (shard, minishard) = (place.shard.get(), place.minishard.get());
         let index = u64::from(self.minishards.insert((shard, minishard)));
         let places = u64::from(self.blocks.insert((shard, minishard >> 8)));
         let calls = 1 + index + places;

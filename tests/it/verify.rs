@@ -1,6 +1,7 @@
 //! Verification finds every changed byte of a native generation, names each rule that a data set breaks and the place,
 //! and has no findings for sound data.
 
+use sharddb_format::internal::ids::minishard_number;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::ops::Bound;
@@ -642,7 +643,7 @@ fn a_finding_says_shard_minishard_key_and_byte() {
     let [finding] = report.findings() else { panic!("{}", lines(&report)) };
     assert_eq!((finding.kind(), finding.severity()), (FindingKind::Overlap, Severity::Warning));
     let location = finding.location();
-    assert_eq!((location.shard.unwrap().0, location.minishard.unwrap().0, finding.key()), (0, 1, Some(3)));
+    assert_eq!((location.shard.unwrap().get(), location.minishard.unwrap().get(), finding.key()), (0, 1, Some(3)));
     assert_eq!(location.offset, Some(32 + 48 + 1));
     assert!(finding.message().contains("first 1 bytes belong to key 1"), "{finding}");
 }
@@ -665,7 +666,7 @@ fn what_neuroglancer_scripts_gets_wrong_is_recognised() {
     let case = Case::foreign(VerifyLevel::Index, (2, 0), &[("0.shard", bytes)]);
     let report = case.snapshot.verify_both(VerifyLevel::Data).unwrap();
     let told: Vec<_> = report.findings().iter().map(|finding| (finding.kind(), finding.location().minishard)).collect();
-    let slot = |number| (FindingKind::WrongSlot, Some(sharddb::spec::MinishardNumber(number)));
+    let slot = |number| (FindingKind::WrongSlot, Some(minishard_number(number)));
     assert_eq!(told, [slot(0), slot(1)]);
     assert!(report.findings()[0].message().contains("all 2 keys hash to minishard 1"), "{}", lines(&report));
     assert!(report.findings()[1].message().contains("all 1 keys hash to minishard 3"), "{}", lines(&report));
@@ -686,7 +687,7 @@ fn the_walk_goes_on_behind_what_is_wrong() {
     let misplaced = [words(&[0, 24, 0, 0]), index(0, &[[1, 0, 0]])].concat();
     let files = [("0.shard", vec![1]), ("1.shard", bad_entry_then_bad_range), ("2.shard", misplaced)];
     let report = Case::foreign(VerifyLevel::Index, (1, 2), &files).snapshot.verify_both(VerifyLevel::Index).unwrap();
-    let shard_of = |it: &sharddb::verify::Finding| it.location().shard.map(|shard| (it.kind(), shard.0));
+    let shard_of = |it: &sharddb::verify::Finding| it.location().shard.map(|shard| (it.kind(), shard.get()));
     let told: Vec<_> = report.findings().iter().filter_map(shard_of).collect();
     let expected = [
         (FindingKind::ShortShardIndex, 0),

@@ -352,7 +352,7 @@ fn a_salvaged_volume_is_a_volume() {
     let lost: Vec<u64> = {
         let db = ShardDb::open(&generation).unwrap();
         let snapshot = db.snapshot();
-        chunks().keys().copied().filter(|key| snapshot.spec().route(*key).shard.0 == 3).collect()
+        chunks().keys().copied().filter(|key| snapshot.spec().route(*key).shard.get() == 3).collect()
     };
     assert_eq!(lost.len(), 8);
     fs::remove_file(generation.join("s0/3.shard")).unwrap();

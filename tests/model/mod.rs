@@ -163,7 +163,7 @@ fn check_walk(expected: &BTreeMap<u64, Pair>, snapshot: &Snapshot) -> Outcome<()
     let walked = walked.map_err(in_words)?;
     let storage_order = |key: &u64| -> (u64, u64, u64) {
         let location = snapshot.spec().route(*key);
-        (location.shard.0, location.minishard.0, *key)
+        (location.shard.get(), location.minishard.get(), *key)
     };
     let mut keys: Vec<u64> = expected.keys().copied().collect();
     keys.sort_unstable_by_key(storage_order);

@@ -7,9 +7,10 @@ use std::time::Instant;
 use clap::ArgGroup;
 use sharddb::internal::key::Key;
 use sharddb::internal::key_range::KeyRange;
+use sharddb::progress::{Phase, Unit};
 use sharddb::shard::Entry;
 use sharddb::spec::ShardNumber;
-use sharddb::{BulkLoader, Phase, Progress, Snapshot, Unit};
+use sharddb::{BulkLoader, Progress, Snapshot};
 
 use crate::commands::export::{Absent, wanted_keys};
 use crate::commands::import::{misplaced, tell_about_info};

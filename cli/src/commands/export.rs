@@ -6,10 +6,11 @@ use std::path::{Path, PathBuf};
 
 use clap::ValueEnum;
 use sharddb::internal::key::Key;
+use sharddb::progress::{Phase, Unit};
 use sharddb::read::{Range, RangeEntry};
 use sharddb::shard::Entry;
 use sharddb::spec::ShardNumber;
-use sharddb::{ErrorKind, Phase, Progress, Snapshot, Unit, Value};
+use sharddb::{ErrorKind, Progress, Snapshot, Value};
 use sharddb_container::{Container, bcolz, zarr};
 use sharddb_remote::RemoteValue;
 

@@ -5,10 +5,9 @@ use std::time::Instant;
 
 use clap::builder::Resettable;
 use clap::{Arg, Id};
+use sharddb::progress::{Phase, Unit};
 use sharddb::spec::Encoding;
-use sharddb::{
-    BuildOptions, BulkLoader, ErrorKind, Phase, Profile, Published, Snapshot, Store, Unit, Value, WriterOptions,
-};
+use sharddb::{BuildOptions, BulkLoader, ErrorKind, Profile, Published, Snapshot, Store, Value, WriterOptions};
 use sharddb_container::{Container, Form};
 
 use crate::allow_empty::AllowEmpty;

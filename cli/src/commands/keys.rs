@@ -3,6 +3,7 @@
 use std::io::Write;
 
 use sharddb::Snapshot;
+use sharddb::internal::shard_number;
 use sharddb::spec::ShardNumber;
 
 use crate::commands::write_line;
@@ -126,7 +127,7 @@ impl Args {
 fn keys_of_shard(snapshot: &Snapshot, number: ShardNumber) -> Result<Keys<'static>> {
     let most = snapshot.spec().max_shard();
     if number > most {
-        return Err(Failure::usage(format!("expected a shard from 0 to {:x}, found {:x}", most.0, number.0)));
+        return Err(Failure::usage(format!("expected a shard from 0 to {:x}, found {:x}", most.get(), number.get())));
     }
     Ok(match snapshot.shard(number)? {
         Some(shard) => Box::new(shard.keys()),
@@ -138,7 +139,7 @@ fn parse_shard(text: &str) -> Result<ShardNumber, String> {
     let digits = text.strip_prefix("0x").unwrap_or(text);
     let plain = digits.chars().all(|c| c.is_ascii_hexdigit());
     let number = plain.then(|| u64::from_str_radix(digits, 16).ok()).flatten();
-    number.map(ShardNumber).ok_or_else(|| format!("expected the number of a shard in hex, found \"{text}\""))
+    number.map(shard_number).ok_or_else(|| format!("expected the number of a shard in hex, found \"{text}\""))
 }
 
 #[cfg(test)]
@@ -148,7 +149,7 @@ mod tests {
     #[test]
     fn shards_are_named_in_hex() {
         for (text, number) in [("0", 0), ("1f", 31), ("01F", 31), ("0x10", 16), ("ffffffffffffffff", u64::MAX)] {
-            assert_eq!(parse_shard(text), Ok(ShardNumber(number)), "{text}");
+            assert_eq!(parse_shard(text), Ok(shard_number(number)), "{text}");
         }
         for text in ["", "0x", "g", "-1", "+1", "1f.shard", "10000000000000000"] {
             assert!(parse_shard(text).is_err(), "{text}");

@@ -95,8 +95,8 @@ impl Report {
         Report {
             key: key.to_string(),
             hash: format!("{:#018x}", spec.hash(key)),
-            shard: place.shard.0,
-            minishard: place.minishard.0,
+            shard: place.shard.get(),
+            minishard: place.minishard.get(),
             file,
             stored,
         }

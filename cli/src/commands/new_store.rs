@@ -4,8 +4,9 @@ use std::num::NonZero;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
+use sharddb::Progress;
+use sharddb::progress::Phase;
 use sharddb::{BuildOptions, Profile, Published, Snapshot, Store};
-use sharddb::{Phase, Progress};
 
 use crate::allow_empty::AllowEmpty;
 use crate::commands::after::Keep;

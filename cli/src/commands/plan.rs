@@ -111,7 +111,7 @@ impl Args {
         let spec = given.unwrap_or(planned);
         let spec = spec.with_data_encoding(self.data_encoding.map_or(spec.data_encoding(), Encoding::from));
         let plan = PartPlan::by_sample(spec, pairs.keys(), parts)?;
-        let shards = u128::from(plan.spec().max_shard().0) + 1;
+        let shards = u128::from(plan.spec().max_shard().get()) + 1;
         context.say(format_args!("planned {shards} shards in {}", plural(parts, "part")));
         Ok(plan.to_string())
     }

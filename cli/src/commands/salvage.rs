@@ -199,8 +199,8 @@ impl Lost<'_> {
     fn of(finding: &Finding) -> Lost<'_> {
         let location = finding.location();
         Lost {
-            shard: location.shard.map(|shard| shard.0),
-            minishard: location.minishard.map(|minishard| minishard.0),
+            shard: location.shard.map(|shard| shard.get()),
+            minishard: location.minishard.map(|minishard| minishard.get()),
             key: finding.key().map(|key| key.to_string()),
             reason: finding.kind().as_str(),
             message: finding.message(),

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use sharddb::{Phase, Progress};
+use sharddb::Progress;
+use sharddb::progress::Phase;
 
 use crate::context::Context;
 use crate::input::InputProgress;

@@ -216,8 +216,8 @@ impl Found<'_> {
             kind: finding.kind().as_str(),
             message: finding.message(),
             file: finding.path().map(|path| path.display().to_string()),
-            shard: location.shard.map(|shard| shard.0),
-            minishard: location.minishard.map(|minishard| minishard.0),
+            shard: location.shard.map(|shard| shard.get()),
+            minishard: location.minishard.map(|minishard| minishard.get()),
             key: finding.key().map(|key| key.to_string()),
             offset: location.offset,
         }

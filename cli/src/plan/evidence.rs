@@ -50,8 +50,8 @@ impl CellKind {
     fn of(self, spec: &ShardingSpec, key: u64) -> (u64, u64) {
         let location = spec.route(key);
         match self {
-            CellKind::Minishard => (location.shard.0, location.minishard.0),
-            CellKind::Shard => (location.shard.0, 0),
+            CellKind::Minishard => (location.shard.get(), location.minishard.get()),
+            CellKind::Shard => (location.shard.get(), 0),
         }
     }
 

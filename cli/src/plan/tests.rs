@@ -79,7 +79,7 @@ impl Store {
     fn new(spec: ShardingSpec, keys: &[u64], length: fn(u64) -> u64) -> Store {
         let place = |key: u64| {
             let location = spec.route(key);
-            (location.shard.0, location.minishard.0)
+            (location.shard.get(), location.minishard.get())
         };
         let mut placed: Vec<((u64, u64), u64)> = keys.iter().map(|key| (place(*key), *key)).collect();
         placed.sort_unstable();

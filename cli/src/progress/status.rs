@@ -2,7 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-use sharddb::{Progress, Unit};
+use sharddb::Progress;
+use sharddb::progress::Unit;
 
 use crate::histogram::grouped;
 use crate::size::Size;
@@ -216,7 +217,7 @@ fn clock(duration: Duration) -> String {
 
 #[cfg(test)]
 mod tests {
-    use sharddb::Phase;
+    use sharddb::progress::Phase;
 
     use super::*;
 

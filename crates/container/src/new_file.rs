@@ -16,10 +16,10 @@ use std::io;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-use sharddb::fs::disk;
-use sharddb::fs::entry;
-use sharddb::fs::fsync_dir;
-use sharddb_format::random::random_name;
+use sharddb::internal::fs::disk;
+use sharddb::internal::fs::entry;
+use sharddb::internal::fs::fsync_dir;
+use sharddb_format::internal::random::random_name;
 use sharddb_format::{Error, Result};
 
 /// Part of the name of every unfinished file or directory.

@@ -1,7 +1,7 @@
 //! Options for reading containers of other formats.
 
-use sharddb::bytes::{MapPermission, StorageKind};
 use sharddb::internal::DEFAULT_MAX_MAPS;
+use sharddb::internal::bytes::{MapPermission, StorageKind};
 use sharddb::read::Access;
 
 /// Options for opening an array, a column or a file of another format.

@@ -8,8 +8,8 @@ use sharddb::shard::ValueLocation;
 use sharddb::verify::{VerifyLevel, VerifyReport};
 use sharddb::{Snapshot, Value};
 use sharddb_format::Result;
-use sharddb_format::spec::Encoding;
-use sharddb_format::{info, json};
+use sharddb_format::internal::spec::Encoding;
+use sharddb_format::internal::{info, json};
 
 use crate::{Container, Form, KeySpace, VerifyOptions, sealed};
 

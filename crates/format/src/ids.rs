@@ -1,21 +1,30 @@
 //! The numbers of shards and minishards, as distinct types that cannot be mixed up.
 
 use std::fmt;
-use std::num::ParseIntError;
-use std::str::FromStr;
 
-/// The number of a shard: below `2^shard_bits`.
+/// The number of a shard: below `2^shard_bits` of its specification, which [makes](crate::ShardingSpec::shard) it.
 ///
-/// Displayed and parsed in hex, as in file names.
+/// Displayed in hex, as in file names.
 ///
 /// ```
-/// use sharddb_format::ShardNumber;
+/// use sharddb_format::{HashFunction, ShardingSpec};
 ///
-/// assert_eq!(ShardNumber(0x2a).to_string(), "2a");
-/// assert_eq!("2a".parse(), Ok(ShardNumber(0x2a)));
+/// let spec = ShardingSpec::new(HashFunction::Identity, 0, 2, 6)?; // 64 shards
+/// let shard = spec.shard(0x2a).unwrap();
+/// assert_eq!((shard.get(), shard.to_string()), (42, "2a".to_string()));
+/// assert_eq!(spec.shard(64), None);
+/// # Ok::<(), sharddb_format::Error>(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct ShardNumber(pub u64);
+pub struct ShardNumber(pub(crate) u64);
+
+impl ShardNumber {
+    /// Returns the number.
+    #[inline]
+    pub const fn get(self) -> u64 {
+        self.0
+    }
+}
 
 impl fmt::Display for ShardNumber {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -23,25 +32,29 @@ impl fmt::Display for ShardNumber {
     }
 }
 
-impl FromStr for ShardNumber {
-    type Err = ParseIntError;
-
-    fn from_str(text: &str) -> Result<ShardNumber, ParseIntError> {
-        u64::from_str_radix(text, 16).map(ShardNumber)
-    }
-}
-
-/// The number of a minishard within its shard: below `2^minishard_bits`.
+/// The number of a minishard within its shard: below `2^minishard_bits` of its specification, which
+/// [makes](crate::ShardingSpec::minishard) it.
 ///
-/// Displayed and parsed in decimal.
+/// Displayed in decimal.
 ///
 /// ```
-/// use sharddb_format::MinishardNumber;
+/// use sharddb_format::{HashFunction, ShardingSpec};
 ///
-/// assert_eq!("12".parse(), Ok(MinishardNumber(12)));
+/// let spec = ShardingSpec::new(HashFunction::Identity, 0, 2, 6)?; // 4 minishards per shard
+/// assert_eq!(spec.minishard(3).unwrap().get(), 3);
+/// assert_eq!(spec.minishard(4), None);
+/// # Ok::<(), sharddb_format::Error>(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct MinishardNumber(pub u64);
+pub struct MinishardNumber(pub(crate) u64);
+
+impl MinishardNumber {
+    /// Returns the number.
+    #[inline]
+    pub const fn get(self) -> u64 {
+        self.0
+    }
+}
 
 impl fmt::Display for MinishardNumber {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -49,22 +62,26 @@ impl fmt::Display for MinishardNumber {
     }
 }
 
-impl FromStr for MinishardNumber {
-    type Err = ParseIntError;
+/// Makes a number that may be out of range, for what is read from files and for the ends of ranges.
+#[inline]
+pub const fn shard_number(number: u64) -> ShardNumber {
+    ShardNumber(number)
+}
 
-    fn from_str(text: &str) -> Result<MinishardNumber, ParseIntError> {
-        text.parse().map(MinishardNumber)
-    }
+/// Makes a number that may be out of range, like [`shard_number`].
+#[inline]
+pub const fn minishard_number(number: u64) -> MinishardNumber {
+    MinishardNumber(number)
 }
 
 /// The shard and the minishard that a key hashes to.
 ///
 /// ```
-/// use sharddb_format::{HashFunction, Location, MinishardNumber, ShardNumber, ShardingSpec};
+/// use sharddb_format::{HashFunction, ShardingSpec};
 ///
 /// let spec = ShardingSpec::new(HashFunction::Identity, 0, 2, 3)?; // 4 minishards in each of 8 shards
-/// let location = Location { shard: ShardNumber(1), minishard: MinishardNumber(2) };
-/// assert_eq!(spec.route(0b001_10), location);
+/// let location = spec.route(0b001_10);
+/// assert_eq!((location.shard.get(), location.minishard.get()), (1, 2));
 /// # Ok::<(), sharddb_format::Error>(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

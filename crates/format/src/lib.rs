@@ -11,8 +11,9 @@
 //! Offsets in both indexes are relative to the end of the shard index. No number is trusted: a view is as long as the
 //! bytes it borrows, and a range is a claim (`RelativeRange`) until it is resolved against a file.
 
-#![allow(clippy::len_without_is_empty, clippy::new_without_default, reason = "the hidden modules have what is used")]
+#![allow(missing_docs, clippy::len_without_is_empty, clippy::new_without_default, reason = "of what is internal")]
 
+#[warn(missing_docs)]
 pub mod morton;
 
 pub use error::{Error, ErrorKind, ErrorLocation, Result};
@@ -21,62 +22,52 @@ pub use ids::{Location, MinishardNumber, ShardNumber};
 pub use layout::{Layout, ValueAlignment};
 pub use spec::{Encoding, ShardingSpec};
 
-// What the other crates of ShardDb use. Applications must not: it changes without notice.
+mod byte_range;
+mod candidates;
+mod checks;
+mod checksum;
+mod date;
+mod description;
+mod digest;
+#[warn(missing_docs)]
+mod error;
+mod gzip;
+#[warn(missing_docs)]
+mod hash;
+#[warn(missing_docs)]
+mod ids;
+mod info;
+mod json;
+mod key;
+mod key_bounds;
+mod key_file;
+mod key_range;
+#[warn(missing_docs)]
+mod layout;
+mod locks;
+mod manifest;
+mod minishard;
+mod minishard_index;
+mod minishard_table;
+mod multilod;
+mod nested;
+mod plural;
+mod random;
+mod shard_index;
+#[warn(missing_docs)]
+mod spec;
+
+/// Gives modules to the other crates of ShardDb.
+macro_rules! whole {
+    ($($module:ident)*) => { $(pub mod $module { pub use crate::$module::*; })* };
+}
+
+/// What the other crates of ShardDb use. Applications must not: it changes without notice.
 #[doc(hidden)]
-pub mod byte_range;
-#[doc(hidden)]
-pub mod candidates;
-#[doc(hidden)]
-pub mod checks;
-#[doc(hidden)]
-pub mod checksum;
-#[doc(hidden)]
-pub mod date;
-#[doc(hidden)]
-pub mod description;
-#[doc(hidden)]
-pub mod digest;
-#[doc(hidden)]
-pub mod error;
-#[doc(hidden)]
-pub mod gzip;
-#[doc(hidden)]
-pub mod hash;
-#[doc(hidden)]
-pub mod ids;
-#[doc(hidden)]
-pub mod info;
-#[doc(hidden)]
-pub mod json;
-#[doc(hidden)]
-pub mod key;
-#[doc(hidden)]
-pub mod key_bounds;
-#[doc(hidden)]
-pub mod key_file;
-#[doc(hidden)]
-pub mod key_range;
-#[doc(hidden)]
-pub mod layout;
-#[doc(hidden)]
-pub mod locks;
-#[doc(hidden)]
-pub mod manifest;
-#[doc(hidden)]
-pub mod minishard;
-#[doc(hidden)]
-pub mod minishard_index;
-#[doc(hidden)]
-pub mod minishard_table;
-#[doc(hidden)]
-pub mod multilod;
-#[doc(hidden)]
-pub mod nested;
-#[doc(hidden)]
-pub mod plural;
-#[doc(hidden)]
-pub mod random;
-#[doc(hidden)]
-pub mod shard_index;
-#[doc(hidden)]
-pub mod spec;
+pub mod internal {
+    whole!(
+        byte_range candidates checks checksum date description digest error gzip hash ids info json key
+        key_bounds key_file key_range layout locks manifest minishard minishard_index minishard_table multilod
+        nested plural random shard_index spec
+    );
+}

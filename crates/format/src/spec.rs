@@ -51,12 +51,11 @@ impl Encoding {
 /// Every value is valid: `preshift_bits <= 64`, `minishard_bits <= 32`, `minishard_bits + shard_bits <= 64`.
 ///
 /// ```
-/// use sharddb_format::ShardingSpec;
-/// use sharddb_format::{HashFunction, MinishardNumber, ShardNumber};
+/// use sharddb_format::{HashFunction, ShardingSpec};
 ///
 /// let spec = ShardingSpec::new(HashFunction::MurmurHash3X86_128, 6, 8, 10)?;
 /// let location = spec.route(10001);
-/// assert_eq!((location.shard, location.minishard), (ShardNumber(0x27c), MinishardNumber(196)));
+/// assert_eq!((location.shard.get(), location.minishard.get()), (0x27c, 196));
 /// assert_eq!(spec.shard_file_name(location.shard), "27c.shard");
 /// # Ok::<(), sharddb_format::Error>(())
 /// ```
@@ -156,6 +155,16 @@ impl ShardingSpec {
     #[inline]
     pub fn route(&self, key: u64) -> Location {
         self.location_of_hash(self.hash(key))
+    }
+
+    /// Returns the shard of this number; `None` unless it is below `2^shard_bits`.
+    pub fn shard(&self, number: u64) -> Option<ShardNumber> {
+        (number <= self.shard_mask).then_some(ShardNumber(number))
+    }
+
+    /// Returns the minishard of this number in each shard; `None` unless it is below `2^minishard_bits`.
+    pub fn minishard(&self, number: u64) -> Option<MinishardNumber> {
+        (number < self.minishards()).then_some(MinishardNumber(number))
     }
 
     /// Returns the location that a hash selects, or a [packed location](Self::packed_location), which is the part of the

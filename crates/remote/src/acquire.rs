@@ -6,7 +6,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use sharddb_format::checks::ChecksPlace;
+use sharddb_format::internal::checks::ChecksPlace;
 use sharddb_format::{Error, ErrorKind, Result};
 
 use crate::block::{Block, BlockKey, BlockRead, Wanted};

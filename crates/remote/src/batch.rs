@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use sharddb_format::Result;
-use sharddb_format::ids::Location;
+use sharddb_format::internal::ids::Location;
 
 use crate::generation::RemoteGeneration;
 use crate::lookup::Found;

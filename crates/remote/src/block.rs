@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use sharddb_format::byte_range::ByteRange;
-use sharddb_format::ids::{Location, ShardNumber};
+use sharddb_format::internal::byte_range::ByteRange;
+use sharddb_format::internal::ids::{Location, ShardNumber};
 use sharddb_format::{Error, Result};
 
 use crate::block_cache::BlockCache;

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::hash::Hash;
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
 
-use sharddb_format::locks::lock;
+use sharddb_format::internal::locks::lock;
 
 /// Bytes of memory that an entry takes besides its block.
 const ENTRY_BYTES: u64 = 256;

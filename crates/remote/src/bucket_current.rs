@@ -25,9 +25,9 @@
 use std::fmt;
 
 use serde_json::value::RawValue;
-use sharddb_format::date;
-use sharddb_format::json;
-use sharddb_format::manifest;
+use sharddb_format::internal::date;
+use sharddb_format::internal::json;
+use sharddb_format::internal::manifest;
 use sharddb_format::{Error, ErrorKind, Result};
 
 /// The name of the object.

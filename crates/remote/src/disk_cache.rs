@@ -23,8 +23,8 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime};
 
-use sharddb_format::digest::Digest;
-use sharddb_format::random::random_name;
+use sharddb_format::internal::digest::Digest;
+use sharddb_format::internal::random::random_name;
 use sharddb_format::{Error, Result};
 
 use crate::block_store::{BlockId, BlockStore};

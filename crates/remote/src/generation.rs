@@ -5,12 +5,12 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use sharddb_format::description::Texts;
-use sharddb_format::ids::{Location, ShardNumber};
-use sharddb_format::info::{self, Info};
-use sharddb_format::layout::Layout;
-use sharddb_format::manifest::{self, Manifest, ShardRecord};
-use sharddb_format::spec::{Encoding, ShardingSpec};
+use sharddb_format::internal::description::Texts;
+use sharddb_format::internal::ids::{Location, ShardNumber};
+use sharddb_format::internal::info::{self, Info};
+use sharddb_format::internal::layout::Layout;
+use sharddb_format::internal::manifest::{self, Manifest, ShardRecord};
+use sharddb_format::internal::spec::{Encoding, ShardingSpec};
 use sharddb_format::{Error, ErrorKind, Result};
 
 use crate::block::Cache;

@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard};
 
 use crate::request::Response;
-use sharddb_format::locks::lock;
+use sharddb_format::internal::locks::lock;
 
 /// Maximum number of objects. Blocks of further ones are not cached, so that they cannot be combined with others.
 const MOST_OBJECTS: usize = 1 << 20;

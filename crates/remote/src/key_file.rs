@@ -3,9 +3,9 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use sharddb_format::key_bounds::KeyBounds;
-use sharddb_format::key_file::{BLOCK_KEYS, Directory, GROUP_BLOCKS, KeyRun, TRAILER_LEN, Tag, Tail};
-use sharddb_format::manifest;
+use sharddb_format::internal::key_bounds::KeyBounds;
+use sharddb_format::internal::key_file::{BLOCK_KEYS, Directory, GROUP_BLOCKS, KeyRun, TRAILER_LEN, Tag, Tail};
+use sharddb_format::internal::manifest;
 use sharddb_format::{Error, Result};
 
 use crate::generation::RemoteGeneration;

@@ -4,8 +4,8 @@ use std::fmt;
 use std::ops::{Range, RangeBounds};
 use std::sync::Arc;
 
-use sharddb_format::key_bounds::KeyBounds;
-use sharddb_format::key_file::KeyRun;
+use sharddb_format::internal::key_bounds::KeyBounds;
+use sharddb_format::internal::key_file::KeyRun;
 use sharddb_format::{Error, ErrorKind, Result};
 
 use crate::generation::RemoteGeneration;

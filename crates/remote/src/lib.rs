@@ -1,33 +1,31 @@
 //! Lookups in an object store or on a web server: the same answers as from a local directory, over byte ranges of named
 //! objects.
 //!
-//! ```text
-//! module        what it has                                     its parts
-//!
-//! request       a read of an object, its answer, a value
-//! operation     the state machine of one call, without I/O      shared_request
-//! options       what is opened                                  open
-//! reader        lookups in the current generation               snapshot
-//! generation    an open generation, and how it is stored        objects, identity, table
-//! lookup        the lookup of one key                           place, minishard
-//! batch         lookups of many keys                            rounds, plan
-//! scan          iteration in storage order                      walk, locations
-//! range         iteration in key order                          key_range, key_file
-//! acquire       blocks of a generation, by cache or requests    block, block_cache, block_store
-//! store_error   errors of the crate `object_store` (feature `object_store`)
-//! unknown_length  a mark of responses of that crate (feature `object_store`)
-//! disk_cache    a block store in a local directory
-//! bucket_current  the text that names the current generation of a bucket
-//! bucket        publishing to an object store (feature `bucket`)
-//! object_store  adapters for stores of the crate `object_store` (feature `object_store`)
-//! ```
-//!
 //! Only `disk_cache`, `bucket` and `object_store` do I/O.
 //!
 //! # Features
 //!
 //! - `object_store`: `RemoteDb` and `BlockingDb`, lookups over a store of the crate `object_store`.
 //! - `bucket`: `Bucket`, publishing to such a store, and from there into local stores.
+
+// module        what it has                                     its parts
+//
+// request       a read of an object, its answer, a value
+// operation     the state machine of one call, without I/O      shared_request
+// options       what is opened                                  open
+// reader        lookups in the current generation               snapshot
+// generation    an open generation, and how it is stored        objects, identity, table
+// lookup        the lookup of one key                           place, minishard
+// batch         lookups of many keys                            rounds, plan
+// scan          iteration in storage order                      walk, locations
+// range         iteration in key order                          key_range, key_file
+// acquire       blocks of a generation, by cache or requests    block, block_cache, block_store
+// store_error   errors of the crate `object_store` (feature `object_store`)
+// unknown_length  a mark of responses of that crate (feature `object_store`)
+// disk_cache    a block store in a local directory
+// bucket_current  the text that names the current generation of a bucket
+// bucket        publishing to an object store (feature `bucket`)
+// object_store  adapters for stores of the crate `object_store` (feature `object_store`)
 
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 

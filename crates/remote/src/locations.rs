@@ -1,9 +1,9 @@
 //! The minishards that a walk visits, in storage order and in batches.
 
-use sharddb_format::candidates::Candidates;
-use sharddb_format::ids::{Location, ShardNumber};
-use sharddb_format::key_bounds::KeyBounds;
-use sharddb_format::spec::ShardingSpec;
+use sharddb_format::internal::candidates::Candidates;
+use sharddb_format::internal::ids::{Location, ShardNumber};
+use sharddb_format::internal::key_bounds::KeyBounds;
+use sharddb_format::internal::spec::ShardingSpec;
 
 use crate::generation::RemoteGeneration;
 
@@ -66,5 +66,5 @@ impl Locations {
 
 /// Returns the packed location of the first minishard of a shard.
 fn first_of(spec: &ShardingSpec, shard: ShardNumber) -> Option<u64> {
-    shard.0.checked_mul(spec.minishards())
+    shard.get().checked_mul(spec.minishards())
 }

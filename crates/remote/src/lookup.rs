@@ -10,13 +10,13 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use sharddb_format::byte_range::ByteRange;
-use sharddb_format::checks::StoredCheck;
-use sharddb_format::gzip;
-use sharddb_format::ids::Location;
-use sharddb_format::minishard;
-use sharddb_format::minishard_index::Row;
-use sharddb_format::spec::Encoding;
+use sharddb_format::internal::byte_range::ByteRange;
+use sharddb_format::internal::checks::StoredCheck;
+use sharddb_format::internal::gzip;
+use sharddb_format::internal::ids::Location;
+use sharddb_format::internal::minishard;
+use sharddb_format::internal::minishard_index::Row;
+use sharddb_format::internal::spec::Encoding;
 use sharddb_format::{Error, ErrorKind, Result};
 
 use crate::block::{Block, BlockKey, BlockName};

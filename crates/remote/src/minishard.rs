@@ -2,13 +2,15 @@
 
 use std::ops::Range;
 
-use sharddb_format::byte_range::ByteRange;
-use sharddb_format::checks::{ChecksPlace, StoredCheck};
-use sharddb_format::ids::Location;
-use sharddb_format::layout::Layout;
-use sharddb_format::minishard::MinishardIndex;
-use sharddb_format::minishard_index::{self, IndexView, ROW_LEN, Row, SCAN_LIMIT, SearchableIndex, SortedIndex};
-use sharddb_format::spec::Encoding;
+use sharddb_format::internal::byte_range::ByteRange;
+use sharddb_format::internal::checks::{ChecksPlace, StoredCheck};
+use sharddb_format::internal::ids::Location;
+use sharddb_format::internal::layout::Layout;
+use sharddb_format::internal::minishard::MinishardIndex;
+use sharddb_format::internal::minishard_index::{
+    self, IndexView, ROW_LEN, Row, SCAN_LIMIT, SearchableIndex, SortedIndex,
+};
+use sharddb_format::internal::spec::Encoding;
 use sharddb_format::{Error, Result};
 
 use crate::request::{Body, RemoteValue};

@@ -3,8 +3,8 @@
 use std::io;
 use std::sync::Arc;
 
-use sharddb_format::info;
-use sharddb_format::manifest::{self, Manifest};
+use sharddb_format::internal::info;
+use sharddb_format::internal::manifest::{self, Manifest};
 use sharddb_format::{Error, ErrorKind, Result};
 
 use crate::bucket_current;

@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, MutexGuard, Weak};
 use std::task::{Context, Poll, Waker};
 
 use sharddb_format::Result;
-use sharddb_format::locks::lock;
+use sharddb_format::internal::locks::lock;
 
 use crate::request::{Failure, Request, Response};
 use crate::shared_request::{RequestId, Role, SharedRequest};

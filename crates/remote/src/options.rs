@@ -4,8 +4,8 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
-use sharddb_format::gzip::{DEFAULT_MAX_INDEX_BYTES, DEFAULT_MAX_VALUE_BYTES};
-use sharddb_format::spec::ShardingSpec;
+use sharddb_format::internal::gzip::{DEFAULT_MAX_INDEX_BYTES, DEFAULT_MAX_VALUE_BYTES};
+use sharddb_format::internal::spec::ShardingSpec;
 
 use crate::block::Cache;
 use crate::block_store::BlockStore;

@@ -1,10 +1,10 @@
 //! Where a minishard is in its shard: by the minishard table, or by the shard index.
 
-use sharddb_format::byte_range::{ByteRange, RelativeRange};
-use sharddb_format::ids::Location;
-use sharddb_format::minishard;
-use sharddb_format::minishard_table;
-use sharddb_format::shard_index::ShardIndexEntry;
+use sharddb_format::internal::byte_range::{ByteRange, RelativeRange};
+use sharddb_format::internal::ids::Location;
+use sharddb_format::internal::minishard;
+use sharddb_format::internal::minishard_table;
+use sharddb_format::internal::shard_index::ShardIndexEntry;
 use sharddb_format::{Error, ErrorKind, Result};
 
 use crate::block::{Block, BlockName, BlockRead, Wanted};

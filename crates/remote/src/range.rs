@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::fmt;
 use std::ops::RangeBounds;
 
-use sharddb_format::ids::Location;
+use sharddb_format::internal::ids::Location;
 use sharddb_format::{Error, ErrorKind, Result};
 
 use crate::generation::RemoteGeneration;

@@ -13,7 +13,7 @@ use std::collections::{BTreeMap, btree_map};
 use std::iter::Peekable;
 use std::sync::Arc;
 
-use sharddb_format::ids::Location;
+use sharddb_format::internal::ids::Location;
 use sharddb_format::{Error, Result};
 
 use crate::acquire::Acquired;

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use sharddb_format::key_bounds::KeyBounds;
+use sharddb_format::internal::key_bounds::KeyBounds;
 use sharddb_format::{Error, Result};
 
 use crate::generation::RemoteGeneration;

@@ -5,9 +5,9 @@ use std::future::Future;
 use std::sync::Arc;
 
 use sharddb_format::Result;
-use sharddb_format::layout::Layout;
-use sharddb_format::multilod;
-use sharddb_format::spec::ShardingSpec;
+use sharddb_format::internal::layout::Layout;
+use sharddb_format::internal::multilod;
+use sharddb_format::internal::spec::ShardingSpec;
 
 use crate::generation::RemoteGeneration;
 use crate::lookup::RemoteLocation;

@@ -2,11 +2,11 @@
 
 use std::ops::Range;
 
-use sharddb_format::byte_range::RelativeRange;
-use sharddb_format::ids::{MinishardNumber, ShardNumber};
-use sharddb_format::manifest::ShardRecord;
-use sharddb_format::minishard_table::{self, Block, BlockPlace, Section};
-use sharddb_format::spec::ShardingSpec;
+use sharddb_format::internal::byte_range::RelativeRange;
+use sharddb_format::internal::ids::{MinishardNumber, ShardNumber};
+use sharddb_format::internal::manifest::ShardRecord;
+use sharddb_format::internal::minishard_table::{self, Block, BlockPlace, Section};
+use sharddb_format::internal::spec::ShardingSpec;
 
 use crate::request::Body;
 
@@ -85,8 +85,8 @@ impl Table {
         let at = self.sections.binary_search_by_key(&shard, |section| section.shard).ok()?;
         let section = *self.sections.get(at)?;
         let block_bits = minishard_table::block_bits(spec.minishard_bits());
-        let block = minishard.0 >> block_bits;
-        let in_block = usize::try_from(minishard.0 & ((1 << block_bits) - 1)).ok()?;
+        let block = minishard.get() >> block_bits;
+        let in_block = usize::try_from(minishard.get() & ((1 << block_bits) - 1)).ok()?;
         let (start, len) = section.block(block, block_bits)?;
         let end = start.checked_add(len as u64).filter(|end| *end <= self.len)?;
         Some(Described { section, block, in_block, start, end })

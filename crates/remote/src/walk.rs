@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::vec;
 
-use sharddb_format::ids::Location;
-use sharddb_format::key_bounds::KeyBounds;
+use sharddb_format::internal::ids::Location;
+use sharddb_format::internal::key_bounds::KeyBounds;
 use sharddb_format::{Error, ErrorKind, Result};
 
 use crate::generation::RemoteGeneration;

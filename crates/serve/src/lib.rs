@@ -50,7 +50,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use sharddb::fs::entry::{is_dir, is_file};
+use sharddb::internal::fs::entry::{is_dir, is_file};
 use sharddb::{Error, Result};
 
 use crate::app::App;

@@ -127,7 +127,7 @@ impl From<sharddb::Error> for Problem {
         let file = error.path().and_then(|path| path.file_name()).map(|name| name.display().to_string());
         let parts = [
             file.map(|name| format!("file {name}")),
-            location.minishard.map(|minishard| format!("minishard {}", minishard.0)),
+            location.minishard.map(|minishard| format!("minishard {}", minishard.get())),
             error.key().map(|key| format!("key {key}")),
             location.offset.map(|offset| format!("byte {offset}")),
         ];

@@ -40,11 +40,11 @@ struct Manifest {
 /// Reads the records of a manifest that the library accepted.
 fn of_manifest(manifest: impl Read, snapshot: &Snapshot) -> io::Result<Vec<ShardFile>> {
     let file = |(number, bytes, keys, ..): (u64, u64, u64, IgnoredAny, IgnoredAny)| {
-        let number = ShardNumber(number);
-        ShardFile { number, name: snapshot.spec().shard_file_name(number), bytes, keys: Some(keys) }
+        let number = snapshot.spec().shard(number)?;
+        Some(ShardFile { number, name: snapshot.spec().shard_file_name(number), bytes, keys: Some(keys) })
     };
     let Manifest { shards } = serde_json::from_reader(manifest)?;
-    Ok(shards.into_iter().map(file).collect())
+    Ok(shards.into_iter().filter_map(file).collect())
 }
 
 fn of_directory(snapshot: &Snapshot) -> io::Result<Vec<ShardFile>> {
@@ -52,7 +52,8 @@ fn of_directory(snapshot: &Snapshot) -> io::Result<Vec<ShardFile>> {
     for entry in fs::read_dir(snapshot.shards_directory())? {
         let entry = entry?;
         let Some(name) = entry.file_name().to_str().map(str::to_string) else { continue };
-        let number = name.strip_suffix(".shard").and_then(|stem| u64::from_str_radix(stem, 16).ok()).map(ShardNumber);
+        let number = name.strip_suffix(".shard").and_then(|stem| u64::from_str_radix(stem, 16).ok());
+        let number = number.and_then(|number| snapshot.spec().shard(number));
         let Some(number) = number.filter(|number| snapshot.spec().shard_file_name(*number) == name) else { continue };
         let bytes = fs::metadata(entry.path()).map_or(0, |metadata| metadata.len());
         files.push(ShardFile { number, name, bytes, keys: None });

@@ -163,13 +163,17 @@ impl Distribution {
 
 #[cfg(test)]
 mod tests {
+    use sharddb::ShardingSpec;
+    use sharddb::spec::HashFunction;
+
     use super::*;
 
     #[test]
     fn the_order_has_every_shard_once() {
-        let numbers: Vec<_> = (0..1000).map(ShardNumber).collect();
+        let spec = ShardingSpec::new(HashFunction::Identity, 0, 0, 10).unwrap();
+        let numbers: Vec<_> = (0..1000).map(|number| spec.shard(number).unwrap()).collect();
         let order = spread(&numbers);
-        assert!(order[..63].windows(2).all(|pair| pair[1].0 - pair[0].0 == 16));
+        assert!(order[..63].windows(2).all(|pair| pair[1].get() - pair[0].get() == 16));
         let mut sorted = order;
         sorted.sort();
         assert_eq!(sorted, numbers);

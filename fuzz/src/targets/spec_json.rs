@@ -2,7 +2,6 @@
 //! JSON.
 
 use serde_json::Value as Json;
-use sharddb::spec::ShardNumber;
 use sharddb::{ErrorKind, ShardingSpec};
 
 /// Runs the target on an input.
@@ -26,9 +25,9 @@ pub fn run(input: &[u8]) {
     assert_eq!(ShardingSpec::from_json(&spec.to_json()).unwrap(), spec);
     for key in [0, 1, 42, 1 << 40, u64::MAX] {
         let location = spec.route(key);
-        assert!(location.shard <= spec.max_shard() && location.minishard.0 < spec.minishards());
+        assert!(location.shard <= spec.max_shard() && location.minishard.get() < spec.minishards());
     }
-    for shard in [ShardNumber(0), spec.max_shard()] {
+    for shard in [spec.shard(0).unwrap(), spec.max_shard()] {
         assert!(spec.shard_file_name(shard).ends_with(".shard"));
     }
 }

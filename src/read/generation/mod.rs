@@ -197,7 +197,7 @@ impl Generation {
     /// every shard; otherwise searches by binary search.
     #[inline]
     fn slot(&self, number: ShardNumber) -> Option<&ShardSlot> {
-        let guess = usize::try_from(number.0).ok().and_then(|at| self.slots.get(at));
+        let guess = usize::try_from(number.get()).ok().and_then(|at| self.slots.get(at));
         match guess {
             Some(slot) if slot.number == number => guess,
             _ => self.search_slot(number),

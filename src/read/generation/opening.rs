@@ -1,5 +1,6 @@
 //! Generations from their files.
 
+use crate::ids::shard_number;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
@@ -11,7 +12,6 @@ use crate::format::layout::Layout;
 use crate::format::manifest::{self, Manifest};
 use crate::format::spec::ShardingSpec;
 use crate::fs::entry;
-use crate::ids::ShardNumber;
 use crate::read::generation::slots::{check_file_len, list_shards, slots_of};
 use crate::read::generation::{Generation, Leased, ShardSlot};
 use crate::read::options::OpenOptions;
@@ -77,7 +77,7 @@ impl Generation {
     pub(crate) fn of_shard(spec: ShardingSpec, layout: Layout, bytes: Vec<u8>) -> Generation {
         let options = OpenOptions::new().with_storage(StorageKind::Heap);
         let cache = Arc::new(MinishardCache::new(0));
-        let number = ShardNumber(0);
+        let number = shard_number(0);
         let (files, known) = (ShardFiles::from_bytes(bytes), KnownShard::default());
         let reader = ShardReader::new(number, spec, Some(layout), files, options.read, cache.clone(), known);
         let slot = ShardSlot { shard: OnceLock::from(Shard::new(reader)), ..ShardSlot::new(number) };

@@ -9,7 +9,7 @@ use crate::format::candidates::Candidates;
 use crate::format::key_bounds::KeyBounds;
 use crate::format::locks::{into_inner, lock};
 use crate::format::spec::ShardingSpec;
-use crate::ids::{Location, MinishardNumber, ShardNumber};
+use crate::ids::{Location, MinishardNumber, ShardNumber, minishard_number};
 use crate::read::generation::Generation;
 use crate::read::shard::{FoundKey, IndexBudget, Pass, Rows, Shard, ShardReader};
 use crate::threads::{self, for_each};
@@ -135,12 +135,12 @@ fn units(shards: &ScanShards<'_>, candidates: &Candidates, threads: usize) -> Ve
     let mut units = Vec::new();
     for shard in &shards.numbers {
         for all in candidates.of_shard(*shard) {
-            let (start, end) = (all.start.0, all.end.0);
+            let (start, end) = (all.start.get(), all.end.get());
             let len = end.saturating_sub(start).div_ceil(parts).max(1);
             let mut next = start;
             while next < end {
-                let minishards = MinishardNumber(next)..MinishardNumber(end.min(next + len));
-                next = minishards.end.0;
+                let minishards = minishard_number(next)..minishard_number(end.min(next + len));
+                next = minishards.end.get();
                 units.push(Unit { shard: *shard, minishards });
             }
         }

@@ -63,7 +63,8 @@ impl IndexBudget {
     #[cold]
     fn overlapping(&self, file_len: u64, range: ByteRange) -> Error {
         let shared = self.furthest.filter(|(_, other)| range.start < other.end && other.start < range.end);
-        let other = shared.map_or(String::new(), |(number, _)| format!(" (this one overlaps minishard {})", number.0));
+        let other =
+            shared.map_or(String::new(), |(number, _)| format!(" (this one overlaps minishard {})", number.get()));
         let message = format!(
             "expected minishard indexes that do not overlap, found {} bytes of indexes before this one in a file of \
                      {file_len} bytes{other}: this index is skipped; run `sharddb salvage` to recover the valid data",

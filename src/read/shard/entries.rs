@@ -48,7 +48,7 @@ impl<'a> ShardEntries<'a> {
             shard,
             body: None,
             is_verified: true,
-            is_whole: minishards.start.0 == 0 && minishards.end.0 >= shard.reader().spec.minishards(),
+            is_whole: minishards.start.get() == 0 && minishards.end.get() >= shard.reader().spec.minishards(),
             rows: Rows::over(minishards).with_scope(VerifyScope::IndexAndValuesIfSmall),
             index: IndexView::default(),
             _pass: Pass::new(shard),

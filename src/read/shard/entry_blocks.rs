@@ -3,16 +3,16 @@
 //! A shard index has one entry for each of up to 2^32 minishards. If most of them are empty, the file is sparse, and
 //! its holes are skipped. An entry in a hole is (0, 0), the entry of an empty minishard.
 
+use crate::ids::{MinishardNumber, minishard_number};
 use std::ops::Range;
 
 use crate::bytes::{Bytes, Holes};
 use crate::error::Result;
 use crate::format::shard_index::ENTRY_LEN;
-use crate::ids::MinishardNumber;
 use crate::read::shard::reader::ShardReader;
 
 /// The minishards of any shard. A walk ends after the last one that the shard has.
-pub(crate) const ALL_MINISHARDS: Range<MinishardNumber> = MinishardNumber(0)..MinishardNumber(u64::MAX);
+pub(crate) const ALL_MINISHARDS: Range<MinishardNumber> = minishard_number(0)..minishard_number(u64::MAX);
 
 /// A walk over the entries of a shard index, or over those of a range of minishards. It is not an iterator, so that it
 /// borrows the shard for one step at a time.
@@ -39,7 +39,7 @@ impl EntryBlocks {
     /// Creates a walk over the entries of a range of minishards. The range may end after the last minishard.
     pub(crate) fn over(minishards: Range<MinishardNumber>) -> EntryBlocks {
         let Range { start, end } = minishards;
-        EntryBlocks { next: start.0, end: end.0, after_zeros: false, holes: None, is_over: false }
+        EntryBlocks { next: start.get(), end: end.get(), after_zeros: false, holes: None, is_over: false }
     }
 
     /// Returns the next block of entries, at least one, with the minishard of the first entry.
@@ -53,8 +53,8 @@ impl EntryBlocks {
         if self.is_over || self.next >= end {
             return Ok(None);
         }
-        let first = MinishardNumber(self.next);
-        let block = shard.shard_index_block(first..MinishardNumber(end)).inspect_err(|_| self.is_over = true)?;
+        let first = minishard_number(self.next);
+        let block = shard.shard_index_block(first..minishard_number(end)).inspect_err(|_| self.is_over = true)?;
         self.next += block.len() as u64 / ENTRY_LEN;
         self.after_zeros = block.iter().all(|byte| *byte == 0);
         Ok(Some((first, block)))
@@ -62,7 +62,7 @@ impl EntryBlocks {
 
     /// Returns the first minishard of the next block or, after an error, of the block that could not be read.
     pub(crate) fn position(&self) -> MinishardNumber {
-        MinishardNumber(self.next)
+        minishard_number(self.next)
     }
 
     /// Whether the walk was ended by [`end`](Self::end) or by an error.
@@ -92,7 +92,7 @@ mod tests {
     use crate::format::hash::HashFunction;
     use crate::format::layout::Layout;
     use crate::format::spec::ShardingSpec;
-    use crate::ids::ShardNumber;
+    use crate::ids::shard_number;
     use crate::read::shard::files::ShardFiles;
     use crate::read::shard::index_cache::MinishardCache;
     use crate::read::shard::reader::{KnownShard, ReadOptions};
@@ -101,7 +101,7 @@ mod tests {
 
     fn reader(spec: ShardingSpec, files: ShardFiles) -> ShardReader {
         let cache = MinishardCache::new(0).into();
-        ShardReader::new(ShardNumber(0), spec, None, files, ReadOptions::default(), cache, KnownShard::default())
+        ShardReader::new(shard_number(0), spec, None, files, ReadOptions::default(), cache, KnownShard::default())
     }
 
     /// The file at the path of a loaded shard may be another one by now.
@@ -109,7 +109,7 @@ mod tests {
     fn holes_of_the_file_do_not_replace_loaded_bytes() {
         let spec = ShardingSpec::new(HashFunction::Identity, 0, 16, 0).unwrap();
         let path = std::env::temp_dir().join(format!("sharddb-loaded-holes-{}.shard", std::process::id()));
-        let mut writer = ShardWriter::in_memory(spec, ShardNumber(0), Layout::default()).unwrap();
+        let mut writer = ShardWriter::in_memory(spec, shard_number(0), Layout::default()).unwrap();
         writer.insert(60_000, b"value").unwrap();
         let (_, bytes) = writer.finish_in_memory().unwrap();
         std::fs::write(&path, &bytes).unwrap();
@@ -119,7 +119,7 @@ mod tests {
         assert_eq!(shard.compute_shard_index_crc32().unwrap(), crc32fast::hash(&bytes[..16 << 16]));
         let (mut rows, mut found) = (Rows::default(), Vec::new());
         while let Some(minishard) = rows.next_minishard(&shard).unwrap() {
-            found.push(minishard.number.0);
+            found.push(minishard.number.get());
         }
         assert_eq!(found, [60_000]);
         std::fs::remove_file(&path).unwrap();
@@ -131,7 +131,7 @@ mod tests {
         let spec = ShardingSpec::new(HashFunction::Identity, 0, 22, 0).unwrap();
         let path = std::env::temp_dir().join(format!("sharddb-entry-blocks-{}.shard", std::process::id()));
         let _ = std::fs::remove_file(&path);
-        let mut writer = ShardWriter::create(&path, spec, ShardNumber(0), Layout::default()).unwrap();
+        let mut writer = ShardWriter::create(&path, spec, shard_number(0), Layout::default()).unwrap();
         let keys = [5000, 2_000_001, (1 << 22) - 1];
         keys.iter().for_each(|key| writer.insert(*key, b"value").unwrap());
         writer.finish().unwrap();
@@ -140,7 +140,7 @@ mod tests {
 
         let (mut blocks, mut found, mut read) = (EntryBlocks::default(), Vec::new(), 0);
         while let Some((first, block)) = blocks.next(&shard).unwrap() {
-            let entries = (first.0..).zip(block.chunks_exact(16));
+            let entries = (first.get()..).zip(block.chunks_exact(16));
             found.extend(entries.filter(|(_, entry)| entry.iter().any(|byte| *byte != 0)).map(|(number, _)| number));
             read += block.len();
         }

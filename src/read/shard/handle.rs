@@ -19,10 +19,9 @@ use crate::read::shard::value::{Value, ValueLocation};
 /// ```no_run
 /// use sharddb::ShardingSpec;
 /// use sharddb::shard::Shard;
-/// use sharddb::spec::ShardNumber;
 ///
 /// let spec = ShardingSpec::from_json(&std::fs::read_to_string("sharding.json").unwrap())?;
-/// let shard = Shard::from_bytes(spec, ShardNumber(0), std::fs::read("0.shard").unwrap());
+/// let shard = Shard::from_bytes(spec, spec.shard(0).unwrap(), std::fs::read("0.shard").unwrap());
 /// for entry in shard.iter() {
 ///     let entry = entry?;
 ///     println!("{} has {} bytes", entry.key(), entry.value()?.len());

@@ -294,7 +294,7 @@ impl Writer {
 #[inline]
 fn ways(slots: usize, key: CacheKey) -> std::ops::Range<usize> {
     // two arbitrary odd constants; the upper half of the product depends on all lower bits
-    let mixed = key.shard.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ key.minishard.0 ^ u64::from(key.has_places) << 63;
+    let mixed = key.shard.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ key.minishard.get() ^ u64::from(key.has_places) << 63;
     let mixed = mixed.wrapping_mul(0xd6e8_feb8_6659_fd93) >> 32;
     let sets = (slots / WAYS).max(1) as u64; // a power of two
     let first = usize::try_from(mixed & (sets - 1)).unwrap_or(0) * WAYS;
@@ -337,6 +337,7 @@ impl Counter {
 mod tests {
     use super::*;
     use crate::format::minishard_index::IndexView;
+    use crate::ids::minishard_number;
 
     fn index() -> CachedPart {
         index_at(0)
@@ -348,7 +349,7 @@ mod tests {
     }
 
     fn key(minishard: u64) -> CacheKey {
-        CacheKey { shard: 0, minishard: MinishardNumber(minishard), has_places: false }
+        CacheKey { shard: 0, minishard: minishard_number(minishard), has_places: false }
     }
 
     #[test]

@@ -275,7 +275,7 @@ mod tests {
     use crate::format::minishard_table::{self, BlockPlace, BlockToWrite, PackingBuilder, Section};
     use crate::format::shard_index::ShardIndexEntry;
     use crate::format::spec::ShardingSpec;
-    use crate::ids::ShardNumber;
+    use crate::ids::{minishard_number, shard_number};
     use crate::read::shard::fast_path::Probe;
     use crate::read::shard::files::ShardFiles;
     use crate::read::shard::index_cache::MinishardCache;
@@ -295,7 +295,7 @@ mod tests {
 
     fn written(n: u64, encoding: Encoding) -> (ShardingSpec, Vec<u8>) {
         let spec = ShardingSpec::new(HashFunction::Identity, 0, 2, 0).unwrap().with_minishard_index_encoding(encoding);
-        let mut writer = ShardWriter::in_memory(spec, ShardNumber(0), layout()).unwrap();
+        let mut writer = ShardWriter::in_memory(spec, shard_number(0), layout()).unwrap();
         for minishard in 0..2 {
             (0..n).for_each(|row| writer.insert(4 * row + minishard, (4 * row + minishard).to_le_bytes()).unwrap());
         }
@@ -310,17 +310,17 @@ mod tests {
         let options = ReadOptions { verify_reads, ..ReadOptions::default() };
         let cache = MinishardCache::new(1 << 20).into();
         let files = ShardFiles::from_bytes(bytes);
-        ShardReader::new(ShardNumber(0), spec, Some(layout()), files, options, cache, known)
+        ShardReader::new(shard_number(0), spec, Some(layout()), files, options, cache, known)
     }
 
     fn whole(n: u64, encoding: Encoding, verify_reads: VerifyReads) -> ShardReader {
         shard(n, encoding, verify_reads, |_| {})
     }
 
-    const MINISHARD: MinishardNumber = MinishardNumber(0);
+    const MINISHARD: MinishardNumber = minishard_number(0);
 
     fn probed(shard: &ShardReader, key: u64) -> &'static str {
-        match shard.probe(MinishardNumber(key % 4), key) {
+        match shard.probe(minishard_number(key % 4), key) {
             Probe::Found(value) if value == key.to_le_bytes() => "found",
             Probe::Found(_) => "wrong",
             Probe::Absent => "absent",
@@ -330,7 +330,7 @@ mod tests {
 
     fn check_all(shard: &ShardReader, n: u64) {
         for key in 0..4 * n + 8 {
-            let number = MinishardNumber(key % 4);
+            let number = minishard_number(key % 4);
             let value = shard.get(number, key).unwrap();
             let is_there = key % 4 < 2 && key < 4 * n;
             assert_eq!(value.map(|value| value.to_vec()), is_there.then(|| key.to_le_bytes().to_vec()), "key {key}");
@@ -394,20 +394,20 @@ mod tests {
                 ([first.start, index.start, index.start, end, end], [length(first), length(index), length(index), 0])
             }
         };
-        let place = BlockPlace { shard: ShardNumber(0), number: 0, shard_index_crc32: crc32fast::hash(&bytes[..64]) };
+        let place = BlockPlace { shard: shard_number(0), number: 0, shard_index_crc32: crc32fast::hash(&bytes[..64]) };
         let block = BlockToWrite { starts: &starts, lengths: &lengths };
         let mut packing = PackingBuilder::new(0);
         packing.add(&block);
         let packing = packing.finish().unwrap();
         let offset = minishard_table::head_len(1) as u64;
-        let mut table = minishard_table::encode_head(&[Section { shard: ShardNumber(0), offset, packing }]);
+        let mut table = minishard_table::encode_head(&[Section { shard: shard_number(0), offset, packing }]);
         table.extend(block.encode(place, packing).unwrap());
 
         let directory = TempDir::new();
         std::fs::write(directory.path().join(manifest::MINISHARDS), &table).unwrap();
         let record = AuxiliaryRecord { name: String::new(), checksum: Checksum::of(&table) };
         let table = TableFile::open(directory.path(), &record, 1, StorageKind::Positioned).unwrap();
-        TableFile::section(&table.into(), &spec, ShardNumber(0), place.shard_index_crc32).unwrap()
+        TableFile::section(&table.into(), &spec, shard_number(0), place.shard_index_crc32).unwrap()
     }
 
     /// Opens a shard of `written` with a wrong minishard table.
@@ -435,7 +435,7 @@ mod tests {
                     for n in [1, 5, 65, 300] {
                         let shard = with_wrong_table(n, encoding, mode, wrong);
                         for key in (0..4 * n + 8).chain(0..4 * n + 8) {
-                            let number = MinishardNumber(key % 4);
+                            let number = minishard_number(key % 4);
                             let (value, contains) = (shard.get(number, key), shard.contains(number, key));
                             if key % 4 == wrong_minishard {
                                 assert_names_the_table(&value.unwrap_err());
@@ -448,7 +448,7 @@ mod tests {
                             }
                         }
                         let mut budget = IndexBudget::default();
-                        let visited = shard.visit_minishard(MinishardNumber(wrong_minishard), &mut budget, |_| ());
+                        let visited = shard.visit_minishard(minishard_number(wrong_minishard), &mut budget, |_| ());
                         assert_names_the_table(&visited.unwrap_err());
                     }
                 }
@@ -461,7 +461,7 @@ mod tests {
     fn a_walk_over_a_minishard_does_not_make_a_wrong_place_trusted() {
         let shard = with_wrong_table(5, Encoding::Raw, VerifyReads::Once, Wrong::OfAnother);
         assert!(shard.get(MINISHARD, 4).is_err());
-        let mut rows = Rows::over(MINISHARD..MinishardNumber(1));
+        let mut rows = Rows::over(MINISHARD..minishard_number(1));
         assert!(rows.next_minishard(&shard).unwrap().is_some());
         for key in [4, 44] {
             assert_names_the_table(&shard.get(MINISHARD, key).unwrap_err());
@@ -486,7 +486,7 @@ mod tests {
     #[test]
     fn lookups_in_a_verified_shard_take_the_fast_path() {
         let shard = whole(5, Encoding::Raw, VerifyReads::Once);
-        shard.get(MinishardNumber(1), 5).unwrap();
+        shard.get(minishard_number(1), 5).unwrap();
         shard.note_whole_verified();
         assert_eq!(probed(&shard, 4), "undecided", "known, and not trusted");
         shard.get(MINISHARD, 4).unwrap();
@@ -507,11 +507,11 @@ mod tests {
             let files = ShardFiles::open(&path, StorageKind::Positioned).unwrap();
             let cache = MinishardCache::new(1 << 20).into();
             let shard =
-                ShardReader::new(ShardNumber(0), spec, Some(layout()), files, ReadOptions::default(), cache, known);
-            assert_eq!(shard.get(MinishardNumber(1), 1).unwrap().unwrap(), 1u64.to_le_bytes());
+                ShardReader::new(shard_number(0), spec, Some(layout()), files, ReadOptions::default(), cache, known);
+            assert_eq!(shard.get(minishard_number(1), 1).unwrap().unwrap(), 1u64.to_le_bytes());
             let last = 4 * (n - 1) + 1;
             for _ in 0..2 {
-                let error = shard.get(MinishardNumber(1), last).unwrap_err();
+                let error = shard.get(minishard_number(1), last).unwrap_err();
                 assert_eq!((error.kind(), error.key()), (ErrorKind::Corrupt, Some(last)));
             }
         }
@@ -521,11 +521,11 @@ mod tests {
     fn a_damaged_value_is_an_error_of_its_key_alone() {
         let last = |bytes: &mut Vec<u8>| *bytes.last_mut().unwrap() ^= 1; // of the value of key 17
         let shard = shard(5, Encoding::Raw, VerifyReads::Once, last);
-        let error = shard.get(MinishardNumber(1), 17).unwrap_err();
+        let error = shard.get(minishard_number(1), 17).unwrap_err();
         assert_eq!((error.kind(), error.key()), (ErrorKind::Corrupt, Some(17)));
         for _ in 0..2 {
-            assert_eq!(shard.get(MinishardNumber(1), 13).unwrap().unwrap(), 13u64.to_le_bytes());
-            assert!(shard.get(MinishardNumber(1), 17).is_err(), "again");
+            assert_eq!(shard.get(minishard_number(1), 13).unwrap().unwrap(), 13u64.to_le_bytes());
+            assert!(shard.get(minishard_number(1), 17).is_err(), "again");
         }
     }
 
@@ -538,6 +538,6 @@ mod tests {
             let error = shard.get(MINISHARD, key).unwrap_err();
             assert_eq!((error.kind(), error.location().minishard), (ErrorKind::Corrupt, Some(MINISHARD)));
         }
-        assert_eq!(shard.get(MinishardNumber(1), 5).unwrap().unwrap(), 5u64.to_le_bytes(), "another minishard");
+        assert_eq!(shard.get(minishard_number(1), 5).unwrap().unwrap(), 5u64.to_le_bytes(), "another minishard");
     }
 }

@@ -139,7 +139,7 @@ impl MinishardMap {
     /// prefetched all the same, before [`details`](Self::details) returns which case it is.
     #[inline(always)]
     pub(crate) fn line(&self, number: MinishardNumber) -> Option<Line> {
-        let at = usize::try_from(number.0).ok()?;
+        let at = usize::try_from(number.get()).ok()?;
         let base = self.bases.get(at >> self.group_bits)?.load(Ordering::Acquire).checked_sub(1)?;
         let offset = self.offsets.get(at)?.load(Ordering::Relaxed);
         Some(Line(u64::from(base) + u64::from(offset)))
@@ -148,7 +148,7 @@ impl MinishardMap {
     /// Returns the details of a minishard whose line is known; `None` if it is not in the map.
     #[inline(always)]
     pub(crate) fn details(&self, number: MinishardNumber, line: Line) -> Option<KnownMinishard> {
-        let details = self.details.get(usize::try_from(number.0).ok()?)?.load(Ordering::Relaxed);
+        let details = self.details.get(usize::try_from(number.get()).ok()?)?.load(Ordering::Relaxed);
         let rows = details >> 8;
         let start = line.start() + u64::from(details & ((1 << LINE_BITS) - 1));
         let trusted = Trusted(details >> LINE_BITS & Trusted::ALL.0);
@@ -163,7 +163,7 @@ impl MinishardMap {
     /// Prefetches what the map has of a minishard.
     #[inline]
     pub(crate) fn prefetch(&self, number: MinishardNumber) {
-        let Ok(at) = usize::try_from(number.0) else { return };
+        let Ok(at) = usize::try_from(number.get()) else { return };
         self.bases.get(at >> self.group_bits).iter().for_each(|base| prefetch::item(*base));
         self.offsets.get(at).iter().for_each(|offset| prefetch::item(*offset));
         self.details.get(at).iter().for_each(|details| prefetch::item(*details));
@@ -171,7 +171,7 @@ impl MinishardMap {
 
     /// Whether the map has room for the block of a minishard, and the block is not filled yet.
     pub(crate) fn can_fill(&self, number: MinishardNumber) -> bool {
-        let group = usize::try_from(number.0 >> self.group_bits).ok();
+        let group = usize::try_from(number.get() >> self.group_bits).ok();
         let base = group.and_then(|group| self.bases.get(group));
         base.is_some_and(|base| base.load(Ordering::Acquire) == 0)
     }
@@ -215,7 +215,7 @@ impl MinishardMap {
     /// The caller has verified these parts, with the index at the range that [`get`](Self::get) returns, or they are
     /// exempt.
     pub(crate) fn mark(&self, number: MinishardNumber, trusted: Trusted) {
-        let details = usize::try_from(number.0).ok().and_then(|at| self.details.get(at));
+        let details = usize::try_from(number.get()).ok().and_then(|at| self.details.get(at));
         if let (Some(details), true) = (details, self.get(number).is_some()) {
             let before = details.fetch_or(trusted.0 << LINE_BITS, Ordering::Relaxed);
             let is_new = before >> LINE_BITS & Trusted::ALL.0 == Trusted::NOTHING.0;
@@ -250,6 +250,7 @@ pub(super) fn zeros<T: FromZeros>(len: u64) -> Box<[T]> {
 mod tests {
     use super::*;
     use crate::format::hash::HashFunction;
+    use crate::ids::minishard_number;
 
     fn spec(minishard_bits: u8) -> ShardingSpec {
         ShardingSpec::new(HashFunction::Identity, 0, minishard_bits, 0).unwrap()
@@ -275,9 +276,9 @@ mod tests {
         let len = indexes.iter().flatten().map(|index| index.end).max().unwrap();
         let map = MinishardMap::new(&spec(minishard_bits), len);
         for (block, indexes) in (0..).zip(indexes.chunks(256)) {
-            assert!(map.can_fill(MinishardNumber(block * 256)));
+            assert!(map.can_fill(minishard_number(block * 256)));
             map.fill(block, indexes, Trusted::NOTHING);
-            assert!(!map.can_fill(MinishardNumber(block * 256 + indexes.len() as u64 - 1)));
+            assert!(!map.can_fill(minishard_number(block * 256 + indexes.len() as u64 - 1)));
         }
         map
     }
@@ -287,7 +288,7 @@ mod tests {
         for (minishard_bits, unit) in [(1, 8), (5, 3), (8, 8), (10, 8), (10, 3), (10, 0), (10, 100)] {
             let indexes = indexes(1 << minishard_bits, unit);
             let map = filled(minishard_bits, &indexes);
-            for (number, index) in (0..).map(MinishardNumber).zip(indexes.iter().flatten()) {
+            for (number, index) in (0..).map(minishard_number).zip(indexes.iter().flatten()) {
                 let known = map.get(number).unwrap();
                 if index.start == index.end {
                     assert_eq!(known.rows, 0)
@@ -297,8 +298,8 @@ mod tests {
                 assert_eq!(map.line(number).unwrap().start(), known.start / 64 * 64);
                 assert_eq!(known.trusted, Trusted::NOTHING);
             }
-            assert_eq!(map.get(MinishardNumber(1 << minishard_bits)), None);
-            assert_eq!(map.get(MinishardNumber(u64::MAX)), None);
+            assert_eq!(map.get(minishard_number(1 << minishard_bits)), None);
+            assert_eq!(map.get(minishard_number(u64::MAX)), None);
         }
     }
 
@@ -312,12 +313,12 @@ mod tests {
         indexes[11] = index(8, 8 + 24 * 255); // many rows
         let map = filled(8, &indexes);
         for number in [3, 5, 8, 9, 11] {
-            assert_eq!(map.get(MinishardNumber(number)), None, "{number}");
-            assert!(!map.can_fill(MinishardNumber(number)));
+            assert_eq!(map.get(minishard_number(number)), None, "{number}");
+            assert!(!map.can_fill(minishard_number(number)));
         }
         for number in [1, 2, 4, 255] {
             let index = indexes[usize::try_from(number).unwrap()];
-            assert_eq!(map.get(MinishardNumber(number)).map(KnownMinishard::index), index, "{number}");
+            assert_eq!(map.get(minishard_number(number)).map(KnownMinishard::index), index, "{number}");
         }
     }
 
@@ -325,10 +326,10 @@ mod tests {
     fn marks_are_kept_and_of_one_minishard() {
         let indexes = indexes(512, 8);
         let map = filled(9, &indexes);
-        let state = |number| map.get(MinishardNumber(number)).unwrap().trusted;
+        let state = |number| map.get(minishard_number(number)).unwrap().trusted;
         let mut counted = 0;
         for number in (0..512).filter(|number| number % 3 != 0) {
-            map.mark(MinishardNumber(number), if number % 3 == 1 { Trusted::INDEX } else { Trusted::ALL });
+            map.mark(minishard_number(number), if number % 3 == 1 { Trusted::INDEX } else { Trusted::ALL });
             counted += 1;
             assert_eq!(map.marked(), counted);
         }
@@ -339,20 +340,20 @@ mod tests {
                 _ => Trusted::ALL,
             };
             assert_eq!(state(number), expected, "{number}");
-            let known = map.get(MinishardNumber(number)).unwrap();
+            let known = map.get(minishard_number(number)).unwrap();
             assert!(known.rows == 0 || known.index() == *index, "{number}");
         }
-        map.mark(MinishardNumber(1), Trusted::ALL);
+        map.mark(minishard_number(1), Trusted::ALL);
         assert_eq!((state(1), map.marked()), (Trusted::ALL, counted), "counted once");
     }
 
     #[test]
     fn more_minishards_than_are_kept_take_no_memory() {
         for map in [MinishardMap::new(&spec(25), 1 << 40), MinishardMap::none()] {
-            assert!(map.details.is_empty() && !map.can_fill(MinishardNumber(0)));
+            assert!(map.details.is_empty() && !map.can_fill(minishard_number(0)));
             map.fill(0, &indexes(256, 8), Trusted::ALL);
-            map.mark(MinishardNumber(1), Trusted::ALL);
-            assert_eq!((map.get(MinishardNumber(1)), map.marked()), (None, 0));
+            map.mark(minishard_number(1), Trusted::ALL);
+            assert_eq!((map.get(minishard_number(1)), map.marked()), (None, 0));
         }
     }
 }

@@ -19,7 +19,7 @@ use crate::byte_range::ByteRange;
 use crate::bytes::Storage;
 use crate::format::checks::{self, ChecksPlace};
 use crate::format::minishard::MinishardIndex;
-use crate::ids::{Location, MinishardNumber};
+use crate::ids::{Location, MinishardNumber, minishard_number};
 use crate::read::shard::fast_path::Probe;
 use crate::read::shard::reader::{ShardReader, to_usize};
 use crate::read::shard::stored_value::FoundKey;
@@ -115,13 +115,13 @@ impl ShardReader {
     /// Returns where the next minishard with keys begins, or the end of the file; `None` if that is not known.
     fn end_of_minishard(&self, number: MinishardNumber) -> Option<u64> {
         let last = self.spec.minishards() - 1;
-        for next in number.0 + 1..=last.min(number.0 + MOST_EMPTY) {
-            let next = self.known_minishard(MinishardNumber(next))?;
+        for next in number.get() + 1..=last.min(number.get() + MOST_EMPTY) {
+            let next = self.known_minishard(minishard_number(next))?;
             if next.rows > 0 {
                 return self.base.checked_add(next.start);
             }
         }
-        (last <= number.0 + MOST_EMPTY).then_some(self.files.data_len())
+        (last <= number.get() + MOST_EMPTY).then_some(self.files.data_len())
     }
 
     /// Finds a key in a minishard that was read, and passes its stored value to `take`, verified as the mode requires.

@@ -7,7 +7,7 @@ use crate::format::manifest;
 use crate::format::minishard;
 use crate::format::minishard_table::{self, BLOCK_BITS};
 use crate::format::shard_index::ShardIndexEntry;
-use crate::ids::MinishardNumber;
+use crate::ids::{MinishardNumber, minishard_number};
 use crate::read::shard::index_cache::{CacheKey, CachedPart};
 use crate::read::shard::minishard_map::KnownMinishard;
 use crate::read::shard::reader::{ShardReader, to_usize};
@@ -61,11 +61,11 @@ impl ShardReader {
     /// Returns the stated range of an index from its block of the minishard table. If a read costs a system call, uses the
     /// block of the shard index where there is no table, and keeps the block in the cache.
     fn place_in_block(&self, number: MinishardNumber) -> Result<Option<RelativeRange>> {
-        let at = to_usize(number.0 & IN_BLOCK);
+        let at = to_usize(number.get() & IN_BLOCK);
         if self.files.main_file.mapped_or_loaded().is_some() || !self.cache.has_room_for_places() {
             return Ok(self.table_block(number).and_then(|block| *block.get(at)?));
         }
-        let key = CacheKey { minishard: MinishardNumber(number.0 & !IN_BLOCK), ..self.cache_key(number, true) };
+        let key = CacheKey { minishard: minishard_number(number.get() & !IN_BLOCK), ..self.cache_key(number, true) };
         let cached = match self.cache.find(key) {
             Some(cached) => cached,
             None => {
@@ -95,7 +95,7 @@ impl ShardReader {
     /// the block is damaged.
     #[cold]
     fn fill_from_table(&self, number: MinishardNumber) -> bool {
-        let block = number.0 >> BLOCK_BITS;
+        let block = number.get() >> BLOCK_BITS;
         self.table_block(number).is_some_and(|indexes| {
             self.minishard_map.fill(block, &indexes, self.exempt_parts());
             true
@@ -106,17 +106,17 @@ impl ShardReader {
     #[cold]
     fn fill_from_shard_index(&self, number: MinishardNumber) -> Result<()> {
         let indexes = self.entries_of_block(number)?;
-        self.minishard_map.fill(number.0 >> BLOCK_BITS, &indexes, self.exempt_parts());
+        self.minishard_map.fill(number.get() >> BLOCK_BITS, &indexes, self.exempt_parts());
         Ok(())
     }
 
     /// Returns the ranges that the shard index states for the block of a minishard, as far as the file has them.
     fn entries_of_block(&self, number: MinishardNumber) -> Result<Vec<Option<RelativeRange>>> {
         self.verify_shard_index()?;
-        let block = number.0 >> BLOCK_BITS;
+        let block = number.get() >> BLOCK_BITS;
         let end_of_file = self.spec.shard_index_len().min(self.files.main_file.len());
-        let start = ShardIndexEntry::position(MinishardNumber(block << BLOCK_BITS)).start.min(end_of_file);
-        let end = ShardIndexEntry::position(MinishardNumber((block + 1) << BLOCK_BITS)).start.min(end_of_file);
+        let start = ShardIndexEntry::position(minishard_number(block << BLOCK_BITS)).start.min(end_of_file);
+        let end = ShardIndexEntry::position(minishard_number((block + 1) << BLOCK_BITS)).start.min(end_of_file);
         let bytes = self.files.main_file.read(ByteRange { start, end }, 1)?;
         let entries = bytes.chunks_exact(size_of::<ShardIndexEntry>()).filter_map(ShardIndexEntry::read);
         Ok(entries.map(|entry| Some(entry.stated_range())).collect())
@@ -130,7 +130,7 @@ impl ShardReader {
     /// Fills the minishard map, until `goes_on` returns false or the shard index cannot be read, which lookups report.
     pub(crate) fn fill_minishard_map(&self, goes_on: &dyn Fn() -> bool) {
         let blocks = self.spec.minishards().div_ceil(1 << BLOCK_BITS);
-        for number in (0..blocks).map(|block| MinishardNumber(block << BLOCK_BITS)) {
+        for number in (0..blocks).map(|block| minishard_number(block << BLOCK_BITS)) {
             if !goes_on() {
                 return;
             }
@@ -144,7 +144,7 @@ impl ShardReader {
     /// Returns what the minishard table states about the block of a minishard; `None` if there is no table, or if the
     /// block cannot be read or is damaged.
     pub(super) fn table_block(&self, number: MinishardNumber) -> Option<Vec<Option<RelativeRange>>> {
-        self.known.table.load().as_ref()?.block(number.0 >> BLOCK_BITS)
+        self.known.table.load().as_ref()?.block(number.get() >> BLOCK_BITS)
     }
 
     /// Asks the kernel to prefetch the pages of a minishard if it has more than one: page faults would read them one
@@ -157,7 +157,7 @@ impl ShardReader {
         const MOST: u64 = 64 << 10;
         let Storage::Mapped(_) = self.files().data() else { return };
         let RelativeRange { start, end } = known.index();
-        let next = self.minishard_map.get(MinishardNumber(number.0 + 1)).filter(|next| next.rows > 0);
+        let next = self.minishard_map.get(minishard_number(number.get() + 1)).filter(|next| next.rows > 0);
         let start = self.base().saturating_add(start);
         let end = self.base().saturating_add(next.map_or(end, |next| next.start));
         if end.saturating_sub(start) <= MOST && start / PAGE < end.saturating_sub(1) / PAGE {

@@ -12,7 +12,7 @@ use crate::format::gzip::{DEFAULT_MAX_INDEX_BYTES, DEFAULT_MAX_VALUE_BYTES};
 use crate::format::layout::Layout;
 use crate::format::shard_index::ShardIndexEntry;
 use crate::format::spec::{Encoding, ShardingSpec};
-use crate::ids::{MinishardNumber, ShardNumber};
+use crate::ids::{MinishardNumber, ShardNumber, minishard_number};
 
 use crate::bytes::{Bytes, Storage};
 use crate::read::shard::files::ShardFiles;
@@ -191,7 +191,7 @@ impl ShardReader {
     pub(crate) fn shard_index_block(&self, minishards: Range<MinishardNumber>) -> Result<Bytes<'_>> {
         let Range { start: first, end } = minishards;
         let start = ShardIndexEntry::position(first).start;
-        let wanted = ShardIndexEntry::position(MinishardNumber(end.0.min(self.spec.minishards()))).start;
+        let wanted = ShardIndexEntry::position(minishard_number(end.get().min(self.spec.minishards()))).start;
         let end = (start + SHARD_INDEX_BLOCK).min(wanted).min(self.files.main_file.len());
         if end < wanted && end.saturating_sub(start) < 16 {
             let message = format!(

@@ -1,5 +1,6 @@
 //! The walk over a shard in storage order: minishard by minishard, row by row. All iterators use it.
 
+use crate::ids::{MinishardNumber, minishard_number};
 use std::ops::Range;
 
 use crate::byte_range::ByteRange;
@@ -8,7 +9,6 @@ use crate::error::Result;
 use crate::format::checks::ChecksPlace;
 use crate::format::minishard_index::{IndexView, Row, RowsState};
 use crate::format::shard_index::ShardIndexEntry;
-use crate::ids::MinishardNumber;
 use crate::prefetch;
 use crate::read::shard::budget::IndexBudget;
 use crate::read::shard::entry_blocks::EntryBlocks;
@@ -138,7 +138,7 @@ impl Rows {
         loop {
             let in_block = usize::try_from(self.next_minishard - self.block_first).unwrap_or(usize::MAX);
             if let Some(entry) = self.block.get(in_block) {
-                let number = MinishardNumber(self.next_minishard);
+                let number = minishard_number(self.next_minishard);
                 self.next_minishard += 1;
                 return Ok(Some((number, *entry)));
             }
@@ -158,10 +158,10 @@ impl Rows {
         // a damaged shard index may hide minishards that have keys, so none of its entries are used
         if let Err(error) = shard.verify_shard_index() {
             self.blocks.end();
-            return Err(shard.at(MinishardNumber(self.next_minishard), error));
+            return Err(shard.at(minishard_number(self.next_minishard), error));
         }
         let Some((first, block)) = self.blocks.next(shard)? else { return Ok(false) };
-        (self.block_first, self.next_minishard) = (first.0, first.0);
+        (self.block_first, self.next_minishard) = (first.get(), first.get());
         self.block.clear();
         self.block.extend(block.chunks_exact(size_of::<ShardIndexEntry>()).filter_map(ShardIndexEntry::read));
         Ok(true)
@@ -207,7 +207,7 @@ mod tests {
     use crate::format::hash::HashFunction;
     use crate::format::layout::Layout;
     use crate::format::spec::ShardingSpec;
-    use crate::ids::ShardNumber;
+    use crate::ids::{minishard_number, shard_number};
     use crate::read::shard::handle::Shard;
     use crate::write::ShardWriter;
 
@@ -215,18 +215,18 @@ mod tests {
     /// seventh, also its number plus 2^13.
     fn shard() -> (Shard, Vec<u64>) {
         let spec = ShardingSpec::new(HashFunction::Identity, 0, 13, 0).unwrap();
-        let mut writer = ShardWriter::in_memory(spec, ShardNumber(0), Layout::default()).unwrap();
+        let mut writer = ShardWriter::in_memory(spec, shard_number(0), Layout::default()).unwrap();
         let mut keys = Vec::new();
         for minishard in (0..1 << 13).filter(|minishard| minishard % 3 != 0) {
             keys.push(minishard);
             keys.extend((minishard % 7 == 0).then_some(minishard + (1 << 13)));
         }
         keys.iter().for_each(|key| writer.insert(*key, key.to_le_bytes()).unwrap());
-        (Shard::from_bytes(spec, ShardNumber(0), writer.finish_in_memory().unwrap().1), keys)
+        (Shard::from_bytes(spec, shard_number(0), writer.finish_in_memory().unwrap().1), keys)
     }
 
     fn keys_of(shard: &Shard, minishards: Range<u64>) -> Vec<u64> {
-        let mut rows = Rows::over(MinishardNumber(minishards.start)..MinishardNumber(minishards.end));
+        let mut rows = Rows::over(minishard_number(minishards.start)..minishard_number(minishards.end));
         let mut keys = Vec::new();
         while rows.next_minishard(shard.reader()).unwrap().is_some() {
             while let Some(row) = rows.next_row(shard.reader()) {
@@ -253,9 +253,9 @@ mod tests {
     #[test]
     fn a_short_shard_index_is_an_error_only_where_it_is_missing() {
         let (spec, index) = (ShardingSpec::new(HashFunction::Identity, 0, 13, 0).unwrap(), vec![0; 16 * 100]);
-        let shard = Shard::from_bytes(spec, ShardNumber(0), index);
+        let shard = Shard::from_bytes(spec, shard_number(0), index);
         let walk = |minishards: Range<u64>| {
-            let mut rows = Rows::over(MinishardNumber(minishards.start)..MinishardNumber(minishards.end));
+            let mut rows = Rows::over(minishard_number(minishards.start)..minishard_number(minishards.end));
             rows.next_minishard(shard.reader()).map(|minishard| minishard.is_none())
         };
         assert!(walk(0..100).unwrap() && walk(50..50).unwrap());

@@ -4,6 +4,7 @@
 //! Checks cannot tell whether a file belongs to the generation: a shard of another one, which a mixed restore or a lost
 //! write left in this one, is intact.
 
+use crate::ids::minishard_number;
 use std::sync::Arc;
 
 use crate::byte_range::ByteRange;
@@ -12,7 +13,6 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::format::checksum::{Checksum, ChecksumHasher};
 use crate::format::minishard_table::BLOCK_BITS;
 use crate::format::shard_index::ShardIndexEntry;
-use crate::ids::MinishardNumber;
 use crate::read::shard::reader::ShardReader;
 use crate::read::shard::rows::Rows;
 
@@ -111,17 +111,17 @@ impl ShardReader {
         if self.known.table.load().is_none() {
             return Ok(());
         }
-        let mut first = MinishardNumber(0);
-        while first.0 < self.spec.minishards() {
-            let next = MinishardNumber(first.0 + (1 << BLOCK_BITS));
+        let mut first = minishard_number(0);
+        while first.get() < self.spec.minishards() {
+            let next = minishard_number(first.get() + (1 << BLOCK_BITS));
             if let Some(stated) = self.table_block(first) {
                 let entries = self.shard_index_block(first..next)?;
                 let entries = entries.chunks_exact(size_of::<ShardIndexEntry>()).filter_map(ShardIndexEntry::read);
-                for ((number, entry), stated) in (first.0..).zip(entries).zip(stated) {
+                for ((number, entry), stated) in (first.get()..).zip(entries).zip(stated) {
                     let stated = stated.map(|range| (range.start != range.end).then_some(range));
                     if stated.is_some_and(|stated| stated != entry.minishard_index()) {
                         let message = "expected the minishard index that the shard index names, found another";
-                        return Err(Error::corrupt(message).at_minishard(MinishardNumber(number)));
+                        return Err(Error::corrupt(message).at_minishard(minishard_number(number)));
                     }
                 }
             }

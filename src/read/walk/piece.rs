@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, OnceLock};
 
 use crate::error::{Error, Result};
 use crate::format::locks::lock;
-use crate::ids::{MinishardNumber, ShardNumber};
+use crate::ids::{MinishardNumber, ShardNumber, minishard_number};
 use crate::read::generation::Generation;
 use crate::read::shard::{ALL_MINISHARDS, Shard};
 
@@ -112,7 +112,7 @@ impl Piece {
             Some(_) => None,
             None => match reader.verify_shard_index() {
                 Ok(()) => Some(Ok(self.minishards.clone())),
-                Err(error) => self.report(reader.at(MinishardNumber(0), error)).map(Err),
+                Err(error) => self.report(reader.at(minishard_number(0), error)).map(Err),
             },
         }
     }

@@ -6,7 +6,7 @@ use std::num::NonZero;
 use std::ops::{ControlFlow, Range};
 
 use crate::error::Result;
-use crate::ids::{MinishardNumber, ShardNumber};
+use crate::ids::{MinishardNumber, ShardNumber, minishard_number};
 use crate::read::generation::Generation;
 use crate::read::shard::{Entry, ShardEntries, Value};
 use crate::read::snapshot::Snapshot;
@@ -261,7 +261,7 @@ impl Shares {
     /// Returns the ranges of minishards of such a shard.
     fn ranges(&self, before: u128, weight: u128) -> Vec<(Range<MinishardNumber>, bool)> {
         let Shares { n, total, minishards } = *self;
-        let number = |minishard: u128| MinishardNumber(u64::try_from(minishard).unwrap_or(u64::MAX));
+        let number = |minishard: u128| minishard_number(u64::try_from(minishard).unwrap_or(u64::MAX));
         let (mut ranges, mut start) = (Vec::new(), 0);
         // the slices that end within this shard
         for slice in before * n / total + 1..=(before + weight) * n / total {

@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use serde_json::Value as Json;
-use sharddb::fs::entry;
-use sharddb_format::byte_range::ByteRange;
+use sharddb::internal::fs::entry;
+use sharddb_format::internal::byte_range::ByteRange;
 use sharddb_format::{Error, ErrorKind, Result};
 
 use crate::bcolz::attributes::Attributes;

@@ -2,11 +2,11 @@
 
 use serde_json::{Map, Value as Json, json};
 use sharddb::Value;
-use sharddb::fs::entry;
+use sharddb::internal::fs::entry;
 use sharddb::internal::progress_of;
 use sharddb::shard::ValueLocation;
 use sharddb::verify::{VerifyLevel, VerifyReport};
-use sharddb_format::json;
+use sharddb_format::internal::json;
 use sharddb_format::{Error, Result};
 
 use crate::bcolz::array::BcolzArray;

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use serde_json::Value as Json;
-use sharddb_format::json;
+use sharddb_format::internal::json;
 use sharddb_format::{Error, Result};
 
 use crate::bcolz::meta::MetaFile;

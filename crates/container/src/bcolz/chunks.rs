@@ -6,7 +6,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
-use sharddb::bytes::StorageKind;
+use sharddb::internal::bytes::StorageKind;
 use sharddb_format::{Error, Result};
 
 use crate::bloscpack::Superchunk;

@@ -4,11 +4,12 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use serde_json::{Map, Value as Json};
-use sharddb::fs::entry;
+use sharddb::internal::fs::entry;
+use sharddb::progress::Phase;
 use sharddb::verify::{FindingKind, VerifyLevel};
-use sharddb::{Phase, Progress, Snapshot};
-use sharddb_format::info::FILE_NAME as INFO;
-use sharddb_format::json;
+use sharddb::{Progress, Snapshot};
+use sharddb_format::internal::info::FILE_NAME as INFO;
+use sharddb_format::internal::json;
 use sharddb_format::{Error, Result};
 
 use crate::bcolz::array::BcolzArray;

@@ -4,9 +4,9 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use serde_json::{Map, Value};
-use sharddb::bytes::open_regular;
-use sharddb::fs::entry;
-use sharddb_format::json::{self, excerpt};
+use sharddb::internal::bytes::open_regular;
+use sharddb::internal::fs::entry;
+use sharddb_format::internal::json::{self, excerpt};
 use sharddb_format::{Error, ErrorKind, Result};
 
 use crate::bcolz::dtype::ByteOrder;

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use sharddb::fs::entry;
+use sharddb::internal::fs::entry;
 use sharddb_format::Result;
 
 use crate::ContainerOptions;

@@ -6,9 +6,9 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value as Json};
 use sharddb::Progress;
-use sharddb::fs::entry;
+use sharddb::internal::fs::entry;
 use sharddb::verify::{FindingKind, VerifyLevel, VerifyReport};
-use sharddb_format::json::excerpt;
+use sharddb_format::internal::json::excerpt;
 use sharddb_format::{Error, ErrorKind, Result};
 
 use crate::ContainerOptions;

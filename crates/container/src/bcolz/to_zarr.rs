@@ -3,7 +3,8 @@
 use std::path::Path;
 
 use serde_json::{Value as Json, json};
-use sharddb::{Phase, Progress};
+use sharddb::Progress;
+use sharddb::progress::Phase;
 use sharddb_format::{Error, ErrorKind, Result};
 
 use crate::bcolz::array::BcolzArray;

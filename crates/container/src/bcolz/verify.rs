@@ -1,7 +1,8 @@
 //! Verification of an array against its meta files and the format.
 
+use sharddb::Progress;
+use sharddb::progress::{Phase, Unit};
 use sharddb::verify::{FindingKind, VerifyLevel, VerifyReport};
-use sharddb::{Phase, Progress, Unit};
 use sharddb_format::{Error, Result};
 
 use crate::bcolz::array::BcolzArray;

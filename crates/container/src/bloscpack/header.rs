@@ -4,8 +4,8 @@ use std::fmt;
 use std::io::{self, Read};
 use std::path::Path;
 
-use sharddb::bytes::open_regular;
-use sharddb::fs::entry;
+use sharddb::internal::bytes::open_regular;
+use sharddb::internal::fs::entry;
 use sharddb_format::{Error, ErrorKind, Result};
 
 use crate::bloscpack::checksum::Checksum;

@@ -8,7 +8,7 @@
 //! 32  the text, compressed with zlib if codec is 1 | zeros up to max meta size | digest of the stored bytes
 //! ```
 
-use sharddb_format::json;
+use sharddb_format::internal::json;
 use sharddb_format::{Error, ErrorKind, Result};
 use zlib_rs::{Inflate, InflateFlush, Status};
 

@@ -20,12 +20,13 @@ mod writer;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
+use sharddb::Value;
 use sharddb::internal::progress_of;
+use sharddb::progress::{Phase, Unit};
 use sharddb::shard::ValueLocation;
 use sharddb::verify::{VerifyLevel, VerifyReport};
-use sharddb::{Phase, Unit, Value};
 use sharddb_format::Result;
-use sharddb_format::json;
+use sharddb_format::internal::json;
 
 pub use checksum::Checksum;
 pub use header::{Header, Version};

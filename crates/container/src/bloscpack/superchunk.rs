@@ -2,9 +2,9 @@
 
 use std::path::{Path, PathBuf};
 
-use sharddb::bytes::{Bytes, Storage, StorageKind};
+use sharddb::internal::bytes::{Bytes, Storage, StorageKind};
 use sharddb::verify::{FindingKind, VerifyLevel, VerifyReport};
-use sharddb_format::byte_range::ByteRange;
+use sharddb_format::internal::byte_range::ByteRange;
 use sharddb_format::{Error, ErrorKind, Result};
 
 use crate::blosc;

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::path::Path;
 
-use sharddb_format::byte_range::ByteRange;
+use sharddb_format::internal::byte_range::ByteRange;
 use sharddb_format::{Error, Result};
 
 use crate::blosc::{self, Encoder};

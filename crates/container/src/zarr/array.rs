@@ -8,10 +8,10 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
 use sharddb::Value;
-use sharddb::bytes::open_regular;
-use sharddb::fs::entry;
-use sharddb_format::byte_range::ByteRange;
-use sharddb_format::locks::lock;
+use sharddb::internal::bytes::open_regular;
+use sharddb::internal::fs::entry;
+use sharddb_format::internal::byte_range::ByteRange;
+use sharddb_format::internal::locks::lock;
 use sharddb_format::{Error, ErrorKind, Result};
 
 use crate::ContainerOptions;

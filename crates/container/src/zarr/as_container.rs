@@ -4,7 +4,7 @@ use sharddb::Value;
 use sharddb::internal::progress_of;
 use sharddb::shard::ValueLocation;
 use sharddb::verify::{VerifyLevel, VerifyReport};
-use sharddb_format::json;
+use sharddb_format::internal::json;
 use sharddb_format::{Error, ErrorKind, Result};
 
 use crate::zarr::array::ZarrArray;

@@ -5,8 +5,8 @@ use std::io;
 use std::path::Path;
 
 use serde_json::value::RawValue;
-use sharddb::fs::entry;
-use sharddb_format::json;
+use sharddb::internal::fs::entry;
+use sharddb_format::internal::json;
 use sharddb_format::{Error, Result};
 
 use crate::zarr::extension::Extension;

@@ -3,9 +3,10 @@
 use std::fs;
 use std::path::Path;
 
-use sharddb::{Phase, Progress, Snapshot};
-use sharddb_format::info::FILE_NAME as INFO;
-use sharddb_format::json;
+use sharddb::progress::Phase;
+use sharddb::{Progress, Snapshot};
+use sharddb_format::internal::info::FILE_NAME as INFO;
+use sharddb_format::internal::json;
 use sharddb_format::{Error, Result};
 
 use crate::zarr::array::ZarrArray;

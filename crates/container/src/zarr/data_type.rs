@@ -1,7 +1,7 @@
 //! Data types of Zarr v3: element size, byte order, and fill values.
 
 use serde_json::value::RawValue;
-use sharddb_format::json;
+use sharddb_format::internal::json;
 use sharddb_format::{Error, ErrorKind, Result};
 
 /// Length in bytes of the longest element (raw bits).

@@ -1,7 +1,7 @@
 //! The codec `bytes`: the byte order of elements.
 
 use sharddb_format::Result;
-use sharddb_format::json;
+use sharddb_format::internal::json;
 
 use crate::zarr::data_type::DataType;
 use crate::zarr::extension::Extension;

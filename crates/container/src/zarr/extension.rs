@@ -1,7 +1,7 @@
 //! The form of codecs, chunk grids and chunk key encodings in `zarr.json`: a name with a configuration.
 
 use serde_json::value::RawValue;
-use sharddb_format::json;
+use sharddb_format::internal::json;
 use sharddb_format::{Error, ErrorKind, Result};
 
 /// An extension: `{"name": "gzip", "configuration": {}}`, or the bare name.

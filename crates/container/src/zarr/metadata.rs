@@ -1,7 +1,7 @@
 //! The metadata of an array, `zarr.json`: shape, chunks and codecs; other members are kept verbatim.
 
 use serde_json::value::RawValue;
-use sharddb_format::json;
+use sharddb_format::internal::json;
 use sharddb_format::{Error, ErrorKind, Result};
 
 use crate::MAX_DIMENSIONS;

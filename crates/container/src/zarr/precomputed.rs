@@ -2,14 +2,15 @@
 
 use std::path::Path;
 
+use sharddb::Progress;
+use sharddb::progress::Phase;
 use sharddb::write::ShardWriter;
-use sharddb::{Phase, Progress};
-use sharddb_format::hash::HashFunction;
-use sharddb_format::ids::{Location, ShardNumber};
-use sharddb_format::info::FILE_NAME as INFO;
-use sharddb_format::layout::Layout;
+use sharddb_format::internal::hash::HashFunction;
+use sharddb_format::internal::ids::{Location, ShardNumber};
+use sharddb_format::internal::info::FILE_NAME as INFO;
+use sharddb_format::internal::layout::Layout;
+use sharddb_format::internal::spec::ShardingSpec;
 use sharddb_format::morton;
-use sharddb_format::spec::ShardingSpec;
 use sharddb_format::{Error, ErrorKind, Result};
 
 use crate::new_file::{NewDirectory, NewFile, create_dir};

@@ -3,7 +3,8 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use sharddb::{Phase, Progress};
+use sharddb::Progress;
+use sharddb::progress::Phase;
 use sharddb_format::{Error, Result};
 
 use crate::zarr::array::ZarrArray;

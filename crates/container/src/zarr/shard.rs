@@ -3,9 +3,9 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use sharddb::bytes::{AlignedBytes, Bytes, Storage};
-use sharddb::fs::entry;
-use sharddb_format::byte_range::ByteRange;
+use sharddb::internal::bytes::{AlignedBytes, Bytes, Storage};
+use sharddb::internal::fs::entry;
+use sharddb_format::internal::byte_range::ByteRange;
 use sharddb_format::{Error, Result};
 
 use crate::ContainerOptions;

@@ -10,8 +10,8 @@
 //! stored in any order, share bytes, and leave gaps.
 
 use serde_json::value::RawValue;
-use sharddb_format::byte_range::ByteRange;
-use sharddb_format::json;
+use sharddb_format::internal::byte_range::ByteRange;
+use sharddb_format::internal::json;
 use sharddb_format::{Error, ErrorKind, Result};
 
 use crate::crc32c::{self, Crc32c};

@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::path::PathBuf;
 
-use sharddb::bytes::open_regular;
+use sharddb::internal::bytes::open_regular;
 use sharddb_format::Result;
-use sharddb_format::byte_range::ByteRange;
+use sharddb_format::internal::byte_range::ByteRange;
 
 use crate::ContainerOptions;
 use crate::new_file::{NewFile, remove_file};

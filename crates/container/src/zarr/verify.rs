@@ -1,8 +1,9 @@
 //! Verification of an array against the specification: every shard, entry and chunk.
 
+use sharddb::Progress;
+use sharddb::progress::{Phase, Unit};
 use sharddb::verify::{FindingKind, VerifyLevel, VerifyReport};
-use sharddb::{Phase, Progress, Unit};
-use sharddb_format::byte_range::ByteRange;
+use sharddb_format::internal::byte_range::ByteRange;
 use sharddb_format::{Error, ErrorKind, Result};
 
 use crate::zarr::array::ZarrArray;

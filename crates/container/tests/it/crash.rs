@@ -10,7 +10,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use crate::common::TempDir;
-use sharddb::fs::disk::{Disk, Fault, Loss, Tree, Watch};
+use sharddb::internal::fs::disk::{Disk, Fault, Loss, Tree, Watch};
 use sharddb::{ErrorKind, Result, VerifyLevel};
 use sharddb_container::bcolz::{BcolzArray, BcolzOptions, BcolzTable, BcolzTableWriter, BcolzWriter, RootdirLayout};
 use sharddb_container::bloscpack::{Bloscpack, BloscpackOptions};

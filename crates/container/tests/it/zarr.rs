@@ -7,7 +7,8 @@ use std::path::PathBuf;
 use crate::common::archives::copy_all;
 use crate::common::{self, TempDir, data, json, name, number, sets, sha256, text};
 use serde_json::Value as Json;
-use sharddb::{ErrorKind, Phase, Progress, Unit, VerifyLevel, VerifyOptions};
+use sharddb::progress::{Phase, Unit};
+use sharddb::{ErrorKind, Progress, VerifyLevel, VerifyOptions};
 use sharddb_container::zarr::{ZarrArray, ZarrMetadata};
 use sharddb_container::{Container, ContainerOptions, Form, KeySpace};
 

@@ -1,7 +1,7 @@
 //! Reading `current`, and replacing it if it did not change.
 
 use object_store::{PutMode, UpdateVersion};
-use sharddb_format::random::random_name;
+use sharddb_format::internal::random::random_name;
 use sharddb_format::{Error, ErrorKind, Result};
 
 use crate::bucket::root::Root;

@@ -4,7 +4,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use futures_util::stream::{StreamExt, TryStreamExt};
 use object_store::ObjectStoreExt;
-use sharddb_format::manifest;
+use sharddb_format::internal::manifest;
 use sharddb_format::{Error, ErrorKind, Result};
 
 use crate::bucket::Bucket;

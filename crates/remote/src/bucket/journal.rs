@@ -18,9 +18,9 @@ use std::fs::{DirBuilder, File};
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-use sharddb::fs::disk;
-use sharddb_format::digest::Digest;
-use sharddb_format::json;
+use sharddb::internal::fs::disk;
+use sharddb_format::internal::digest::Digest;
+use sharddb_format::internal::json;
 use sharddb_format::{Error, ErrorKind, Result};
 
 use crate::bucket_current::GenerationName;

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use futures_util::StreamExt;
 use object_store::ObjectMeta;
-use sharddb_format::manifest;
+use sharddb_format::internal::manifest;
 use sharddb_format::{Error, ErrorKind, Result};
 
 use crate::bucket::probe::is_probe;

@@ -1,10 +1,10 @@
 //! The objects of a generation, as its manifest lists them.
 
-use sharddb_format::checksum::Checksum;
-use sharddb_format::ids::ShardNumber;
-use sharddb_format::info;
-use sharddb_format::manifest::{self, Manifest};
-use sharddb_format::nested::NestedSharding;
+use sharddb_format::internal::checksum::Checksum;
+use sharddb_format::internal::ids::ShardNumber;
+use sharddb_format::internal::info;
+use sharddb_format::internal::manifest::{self, Manifest};
+use sharddb_format::internal::nested::NestedSharding;
 use sharddb_format::{Error, ErrorKind, Result};
 
 use crate::bucket::Bucket;

@@ -1,7 +1,7 @@
 //! A temporary object with which a store shows whether it honours conditions, and its time.
 
 use object_store::{ObjectStoreExt, PutMode, PutResult};
-use sharddb_format::random::random_name;
+use sharddb_format::internal::random::random_name;
 use sharddb_format::{Error, ErrorKind, Result};
 
 use crate::bucket::current::is_refused;

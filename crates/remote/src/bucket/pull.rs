@@ -5,10 +5,11 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use futures_util::stream::{self, StreamExt, TryStreamExt};
+use sharddb::Progress;
 use sharddb::internal::{Staging, check_emptied};
+use sharddb::progress::Phase;
 use sharddb::store::{GenerationId, Store, WriterOptions};
-use sharddb::{Phase, Progress};
-use sharddb_format::ids::ShardNumber;
+use sharddb_format::internal::ids::ShardNumber;
 use sharddb_format::{Error, Result};
 
 use crate::bucket::Bucket;

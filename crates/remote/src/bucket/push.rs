@@ -11,14 +11,15 @@ use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 
 use futures_util::stream::{self, StreamExt, TryStreamExt};
-use sharddb::internal::{LocalGeneration, check_emptied};
+use sharddb::Progress;
+use sharddb::internal::{LocalGeneration, check_emptied, settings_of};
+use sharddb::progress::Phase;
 use sharddb::store::GenerationId;
 use sharddb::write::BuildOptions;
-use sharddb::{Phase, Progress};
-use sharddb_format::ids::ShardNumber;
-use sharddb_format::info;
-use sharddb_format::manifest::{self, Manifest};
-use sharddb_format::random::random_name;
+use sharddb_format::internal::ids::ShardNumber;
+use sharddb_format::internal::info;
+use sharddb_format::internal::manifest::{self, Manifest};
+use sharddb_format::internal::random::random_name;
 use sharddb_format::{Error, ErrorKind, Result};
 
 use crate::bucket::Bucket;
@@ -86,7 +87,7 @@ impl PushOptions {
 
     /// Returns options of an upload that is the last phase of a build.
     pub(super) fn phase_of(options: &BuildOptions) -> PushOptions {
-        PushOptions { progress: options.progress.clone(), ..PushOptions::default() }
+        PushOptions { progress: settings_of(options).progress.clone(), ..PushOptions::default() }
     }
 
     /// Sets the length of the parts of a large object, which real stores bound.

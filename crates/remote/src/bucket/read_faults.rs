@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use std::path::PathBuf;
 
 use rustix::io::Errno;
-use sharddb::fs::disk::Watch;
+use sharddb::internal::fs::disk::Watch;
 use sharddb_format::{ErrorKind, Result};
 
 use super::testing::{Fault, Server, build, current_directory, files, run};

@@ -20,7 +20,7 @@ use object_store::{
     ObjectStore, ObjectStoreExt, PutMode, PutMultipartOptions, PutOptions, PutPayload, PutResult, Result, UploadPart,
 };
 use sharddb::{BuildOptions, Store};
-use sharddb_format::manifest::Manifest;
+use sharddb_format::internal::manifest::Manifest;
 use sharddb_format::{HashFunction, ShardingSpec};
 
 use crate::bucket::Bucket;

@@ -7,7 +7,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use object_store::ObjectStoreExt;
 use sharddb::Progress;
-use sharddb::fs::disk;
+use sharddb::internal::fs::disk;
 use sharddb::{BuildOptions, BulkLoader, ShardDb, Store};
 use sharddb_format::{Error, ErrorKind};
 

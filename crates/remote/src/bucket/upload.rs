@@ -9,9 +9,9 @@ use futures_util::stream::FuturesUnordered;
 use object_store::path::Path as ObjectPath;
 use object_store::{MultipartUpload, PutMode, PutMultipartOptions, PutPayload};
 use sharddb::Progress;
-use sharddb::fs::descriptors::open as open_descriptor;
-use sharddb::fs::disk;
-use sharddb_format::checksum::{Checksum, ChecksumHasher};
+use sharddb::internal::fs::descriptors::open as open_descriptor;
+use sharddb::internal::fs::disk;
+use sharddb_format::internal::checksum::{Checksum, ChecksumHasher};
 use sharddb_format::{Error, Result};
 
 use crate::bucket::root::Root;

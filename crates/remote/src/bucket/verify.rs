@@ -3,9 +3,10 @@
 use std::collections::HashSet;
 
 use futures_util::stream::{self, StreamExt};
-use sharddb::{Phase, Progress};
-use sharddb_format::info;
-use sharddb_format::manifest;
+use sharddb::Progress;
+use sharddb::progress::Phase;
+use sharddb_format::internal::info;
+use sharddb_format::internal::manifest;
 use sharddb_format::{Error, ErrorKind, Result};
 
 use crate::bucket::Bucket;

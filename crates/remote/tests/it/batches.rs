@@ -45,7 +45,7 @@ fn bytes_of_minishards(bucket: &Bucket, reader: &RemoteReader, keys: &[u64]) -> 
                 spec.minishards(),
             )
         });
-        shard[&location.minishard.0]
+        shard[&location.minishard.get()]
     });
     lens.sum()
 }
@@ -148,7 +148,7 @@ fn each_key_has_its_own_error() {
     let results = bucket.run(reader.get_many(&keys)).unwrap();
     let (mut failed, mut found) = (0, 0);
     for (key, result) in keys.into_iter().zip(results) {
-        let is_bad = reader.snapshot().spec().route(key).shard.0 == 3;
+        let is_bad = reader.snapshot().spec().route(key).shard.get() == 3;
         match result {
             Ok(found_value) => {
                 assert_eq!(found_value.unwrap().to_vec(), value(key, 100));

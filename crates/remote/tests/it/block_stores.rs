@@ -97,7 +97,7 @@ fn blocks_of_foreign_shard_indexes_are_found() {
     let store = build(options().spec(spec).allow_sparse(true), 4000, 20);
     let bucket = Bucket::default();
     bucket.put("0.shard", Bucket::of(store.path()).object("gen-0000000001/0.shard"));
-    let block_of = |key: u64| spec.route(key).minishard.0 / 512;
+    let block_of = |key: u64| spec.route(key).minishard.get() / 512;
     let first = 0;
     let second = keys(4000).find(|key| block_of(*key) != block_of(first)).unwrap();
     let third = keys(4000).find(|key| ![block_of(first), block_of(second)].contains(&block_of(*key))).unwrap();

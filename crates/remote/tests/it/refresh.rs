@@ -110,7 +110,7 @@ fn a_missing_shard_does_not_open_the_generation_again() {
     let (_store, bucket) = store();
     let reader = bucket.open();
     let snapshot = reader.snapshot();
-    let shard_of = |key: &u64| snapshot.spec().route(*key).shard.0;
+    let shard_of = |key: &u64| snapshot.spec().route(*key).shard.get();
     let lost: Vec<u64> = (0..500).filter(|key| shard_of(key) == 1).take(5).collect();
     let kept: Vec<u64> = (0..500).filter(|key| shard_of(key) != 1).take(20).collect();
     bucket.remove("gen-0000000001/1.shard");

@@ -39,7 +39,7 @@ fn sharded(app: &App, database: &Database) -> Result<Answer> {
     let survey = survey.filter(|survey| survey.is_complete());
     let shards: Vec<Value> = files
         .iter()
-        .map(|file| json!({"number": file.number.0, "file": file.name, "bytes": file.bytes, "keys": file.keys}))
+        .map(|file| json!({"number": file.number.get(), "file": file.name, "bytes": file.bytes, "keys": file.keys}))
         .collect();
     let (generations, current) = generations(app, database)?;
     let mut described = json!({

@@ -9,7 +9,6 @@ use serde_json::json;
 use sharddb::Snapshot;
 use sharddb::internal::key_range::KeyRange;
 use sharddb::read::RangeOptions;
-use sharddb::spec::ShardNumber;
 use sharddb_container::Container;
 
 use crate::answer::Answer;
@@ -143,12 +142,12 @@ fn stored(pinned: &Pinned, cursor: Option<Cursor>, place: (u64, usize), limit: u
         _ => Problem::io("list", snapshot.shards_directory(), &error),
     })?;
     let mut keys = Vec::new();
-    for file in files.iter().filter(|file| file.number.0 >= first) {
-        let here = if file.number == ShardNumber(first) { std::mem::take(&mut skip) } else { 0 };
+    for file in files.iter().filter(|file| file.number.get() >= first) {
+        let here = if file.number.get() == first { std::mem::take(&mut skip) } else { 0 };
         let Some(shard) = snapshot.shard(file.number)? else { continue };
         for (at, key) in shard.keys().enumerate().skip(here) {
             if keys.len() == limit {
-                let next = Cursor::Stored { shard: file.number.0, skip: at, generation: pinned.name().to_string() };
+                let next = Cursor::Stored { shard: file.number.get(), skip: at, generation: pinned.name().to_string() };
                 return Ok(Page { keys, next: Some(next) });
             }
             keys.push(key?);

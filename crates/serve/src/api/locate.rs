@@ -40,12 +40,12 @@ pub(super) fn json(database: &Database, key: u64, budget: &Budget) -> Result<Val
         Err(error) => return Err(Problem::io("open", &path, &error)),
     };
     let range = |range: &Range<u64>| json!({"start": range.start, "end": range.end});
-    let entry = place.minishard.0 * 16;
+    let entry = place.minishard.get() * 16;
     Ok(json!({
         "key": key.to_string(),
         "hashed": format!("{:#018x}", spec.hash(key)),
         "shard": file.trim_end_matches(".shard"),
-        "minishard": place.minishard.0,
+        "minishard": place.minishard.get(),
         "file": file,
         "shard_index_entry": range(&(entry..entry + 16)),
         "minishard_index": index.as_ref().filter(|index| !index.stored.is_empty()).map(|index| json!({
@@ -101,7 +101,7 @@ impl Index {
     fn range(file: &File, snapshot: &Snapshot, key: u64) -> io::Result<Range<u64>> {
         let (spec, place) = (snapshot.spec(), snapshot.spec().route(key));
         let mut entry = [0; 16];
-        read_exact_at(file, &mut entry, place.minishard.0 * 16)?;
+        read_exact_at(file, &mut entry, place.minishard.get() * 16)?;
         let (start, end) = entry.split_at(8);
         let offset = |bytes: &[u8]| word(bytes)?.checked_add(spec.shard_index_len());
         let stored = offset(start).zip(offset(end)).map(|(start, end)| start..end);

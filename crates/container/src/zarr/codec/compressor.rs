@@ -1,7 +1,7 @@
 //! The bytes-to-bytes codecs: compressors and the checksum.
 
-use sharddb_format::gzip::{self, GzipEncoder};
-use sharddb_format::json;
+use sharddb_format::internal::gzip::{self, GzipEncoder};
+use sharddb_format::internal::json;
 use sharddb_format::{Error, ErrorKind, Result};
 
 use crate::blosc::{self, Shuffle};

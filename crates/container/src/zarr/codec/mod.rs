@@ -4,8 +4,8 @@ mod compressor;
 mod sharding;
 
 use serde_json::value::RawValue;
+use sharddb_format::internal::{gzip, json};
 use sharddb_format::{Error, ErrorKind, Result};
-use sharddb_format::{gzip, json};
 
 pub(super) use sharding::{Sharding, divide};
 

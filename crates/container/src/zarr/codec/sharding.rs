@@ -1,6 +1,6 @@
 //! The codec `sharding_indexed`: a chunk is stored as smaller chunks with an index.
 
-use sharddb_format::json;
+use sharddb_format::internal::json;
 use sharddb_format::{Error, Result};
 
 use crate::zarr::codec::Codecs;

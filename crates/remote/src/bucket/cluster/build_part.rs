@@ -4,12 +4,12 @@ use std::collections::{HashMap, HashSet};
 use std::path::Path;
 
 use futures_util::stream::{self, StreamExt, TryStreamExt};
-use sharddb::Phase;
 use sharddb::cluster::{PartPlan, PartReceipt, SpillReceipt, SpillSet};
-use sharddb::fs::disk;
-use sharddb::internal::{PartBuild, Spill};
+use sharddb::internal::fs::disk;
+use sharddb::internal::{PartBuild, Spill, settings_of};
+use sharddb::progress::Phase;
 use sharddb::write::BuildOptions;
-use sharddb_format::manifest::ShardRecord;
+use sharddb_format::internal::manifest::ShardRecord;
 use sharddb_format::{Error, ErrorKind, Result};
 
 use crate::bucket::Bucket;
@@ -71,7 +71,7 @@ impl Bucket {
         (part, out): (u64, &Path),
         options: &BuildOptions,
     ) -> Result<PartReceipt> {
-        let (progress, parts) = (options.progress.apart(), spills.plan().parts());
+        let (progress, parts) = (settings_of(options).progress.apart(), spills.plan().parts());
         let directory = spills.directory();
         let mut build = PartBuild::begin(spills, part, out, options)?;
         for receipts in spills.receipts().chunks(SPILLS_AT_A_TIME) {
@@ -98,15 +98,15 @@ impl Bucket {
         (receipt, out): (&PartReceipt, &Path),
         options: &BuildOptions,
     ) -> Result<()> {
-        let (progress, directory) = (options.progress.apart(), receipt.directory_name());
-        options.progress.begin(Phase::Write, receipt.file_bytes());
+        let (progress, directory) = (settings_of(options).progress.apart(), receipt.directory_name());
+        settings_of(options).progress.begin(Phase::Write, receipt.file_bytes());
         let name_of = |shard: &ShardRecord| format!("{directory}/{}", plan.spec().shard_file_name(shard.number));
         let wanted: HashSet<String> = receipt.shard_records().iter().map(name_of).collect();
         let found = self.lengths_of_part(job, &directory, &wanted).await?;
         let mut missing = Vec::new();
         for shard in receipt.shard_records() {
             match found.get(&name_of(shard)) {
-                Some(len) if *len == shard.bytes => options.progress.add(shard.bytes),
+                Some(len) if *len == shard.bytes => settings_of(options).progress.add(shard.bytes),
                 Some(len) => return Err(self.other_shard(job, &name_of(shard), shard, *len)),
                 None => missing.push(*shard),
             }
@@ -115,7 +115,7 @@ impl Bucket {
             let (name, stated) = (name_of(&shard), shard.checksum(plan.spec()));
             let (object, from) = (job.object(&name), out.join(&name));
             let uploaded = self.root.upload_file(&object, &from, stated, PART_BYTES, &progress).await;
-            options.progress.add(shard.bytes);
+            settings_of(options).progress.add(shard.bytes);
             uploaded.map(drop).map_err(|error| error.at_shard(shard.number))
         };
         let (small, large): (Vec<_>, Vec<_>) = missing.into_iter().partition(|shard| shard.bytes <= PART_BYTES);

@@ -3,7 +3,7 @@
 use futures_util::StreamExt;
 use object_store::{CopyMode, CopyOptions, GetOptions, ObjectStore, PutMultipartOptions, PutPayload};
 use sharddb::Progress;
-use sharddb_format::checksum::Checksum;
+use sharddb_format::internal::checksum::Checksum;
 use sharddb_format::{Error, ErrorKind, Result};
 
 use crate::bucket::root::Root;

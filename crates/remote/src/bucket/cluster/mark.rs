@@ -11,7 +11,7 @@
 
 use object_store::{PutMode, UpdateVersion};
 use sharddb::internal::{Kind, Members};
-use sharddb_format::digest::Digest;
+use sharddb_format::internal::digest::Digest;
 use sharddb_format::{Error, ErrorKind, Result};
 
 use crate::bucket::root::Root;

@@ -9,7 +9,7 @@ use futures_util::StreamExt;
 use object_store::{GetOptions, GetRange};
 use sharddb::Progress;
 use sharddb::cluster::SpillReceipt;
-use sharddb::fs::disk;
+use sharddb::internal::fs::disk;
 use sharddb::internal::{ROW_LEN, Spill, TRAILER_LEN};
 use sharddb_format::{Error, Result};
 

@@ -18,13 +18,13 @@ use std::path::Path;
 
 use futures_util::stream::{self, StreamExt, TryStreamExt};
 use sharddb::cluster::{PartPlan, PartReceipt, SpillReceipt, SpillSet};
-use sharddb::fs::disk;
-use sharddb::internal::{Job, LocalGeneration, PartsDir, check_emptied};
+use sharddb::internal::fs::disk;
+use sharddb::internal::{Job, LocalGeneration, PartsDir, check_emptied, settings_of};
 use sharddb::store::Store;
 use sharddb::write::{BuildOptions, Candidate};
 use sharddb::{Content, Progress};
-use sharddb_format::ids::ShardNumber;
-use sharddb_format::manifest::ShardRecord;
+use sharddb_format::internal::ids::ShardNumber;
+use sharddb_format::internal::manifest::ShardRecord;
 use sharddb_format::{Error, ErrorKind, Result};
 
 use crate::bucket::Bucket;
@@ -89,7 +89,7 @@ impl Bucket {
         options: &BuildOptions,
     ) -> Result<PublishedParts> {
         let objects = JobObjects::new(job)?;
-        if options.ordered {
+        if settings_of(options).ordered {
             let message = "expected a publication without a key file, found `ordered`: in a bucket all keys would have to \
                            be read; publish locally and push, or leave it out";
             return Err(Error::new(ErrorKind::Unsupported, message));
@@ -99,7 +99,7 @@ impl Bucket {
         let spills = SpillSet::new(plan, scratch.path(), spills)?;
         let job = spills.job(PartsDir::of_job(&store, job)?, parts, options)?;
         let mark = objects.object(&mark_name(job.digest()));
-        let (options, progress) = (scratch.options(options), options.progress.apart());
+        let (options, progress) = (scratch.options(options), settings_of(options).progress.apart());
         let publication = Publication { bucket: self, objects, job, mark, store: &store, options, progress };
         let (generation, keys_before) = publication.publish().await?;
         // what stays takes only space, and a repeated call or `clean_parts` removes it
@@ -165,7 +165,9 @@ impl Publication<'_> {
             Some(base) => Before::read(self.bucket, base.generation()).await?.keys,
             None => None,
         };
-        if let Some(base) = base.as_ref().filter(|_| self.job.content().keys == 0 && !self.options.allow_empty) {
+        if let Some(base) =
+            base.as_ref().filter(|_| self.job.content().keys == 0 && !settings_of(&self.options).allow_empty)
+        {
             check_emptied(base.generation(), keys_before)?;
         }
         root.check_conditions().await?;

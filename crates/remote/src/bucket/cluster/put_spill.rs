@@ -3,12 +3,12 @@
 use std::path::Path;
 
 use object_store::{PutMode, PutOptions, PutPayloadMut};
-use sharddb::Phase;
 use sharddb::cluster::SpillReceipt;
-use sharddb::internal::Spill;
+use sharddb::internal::{Spill, memory_of, settings_of};
+use sharddb::progress::Phase;
 use sharddb::write::BuildOptions;
 use sharddb_format::Result;
-use sharddb_format::checksum::ChecksumHasher;
+use sharddb_format::internal::checksum::ChecksumHasher;
 
 use crate::bucket::Bucket;
 use crate::bucket::cluster::job::JobObjects;
@@ -46,14 +46,14 @@ impl Bucket {
     ) -> Result<()> {
         let object = JobObjects::new(job)?.object(&receipt.file_name());
         let spill = Spill::open(directory.as_ref(), receipt)?;
-        options.progress.begin(Phase::Write, receipt.bytes());
-        if receipt.bytes() <= options.memory_now().min(MOST_OF_ONE_PUT) {
+        settings_of(options).progress.begin(Phase::Write, receipt.bytes());
+        if receipt.bytes() <= memory_of(options).min(MOST_OF_ONE_PUT) {
             self.put_at_once(&object, &spill, receipt, options).await?;
         } else {
             let path = directory.as_ref().join(receipt.file_name());
             self.put_in_parts(&object, &spill, (&path, receipt), options).await?;
         }
-        options.progress.add(receipt.bytes());
+        settings_of(options).progress.add(receipt.bytes());
         Ok(())
     }
 
@@ -67,7 +67,7 @@ impl Bucket {
         let mut payload = PutPayloadMut::new().with_block_size(PAYLOAD_BLOCK);
         spill.read_verified(&mut |piece| {
             payload.extend_from_slice(piece);
-            options.progress.check()
+            settings_of(options).progress.check()
         })?;
         let put = PutOptions { mode: PutMode::Create, ..PutOptions::default() };
         match self.root.store().put_opts(&self.root.path(object)?, payload.freeze(), put).await {
@@ -89,8 +89,11 @@ impl Bucket {
         let mut hasher = ChecksumHasher::of_file();
         spill.read_verified(&mut |piece| {
             hasher.update(piece);
-            options.progress.check()
+            settings_of(options).progress.check()
         })?;
-        self.root.upload_file(object, path, hasher.finish(), PART_BYTES, &options.progress.apart()).await.map(drop)
+        self.root
+            .upload_file(object, path, hasher.finish(), PART_BYTES, &settings_of(options).progress.apart())
+            .await
+            .map(drop)
     }
 }

@@ -2,12 +2,12 @@
 
 use std::path::{Path, PathBuf};
 
-use sharddb::fs::disk;
-use sharddb::fs::owner::Owner;
-use sharddb::internal::PartsDir;
+use sharddb::internal::fs::disk;
+use sharddb::internal::fs::owner::Owner;
+use sharddb::internal::{PartsDir, settings_of};
 use sharddb::write::BuildOptions;
 use sharddb_format::Result;
-use sharddb_format::random::random_name;
+use sharddb_format::internal::random::random_name;
 
 /// A directory that no other process uses, in [`BuildOptions::temp_dir`] or that of the operating system. A process that is
 /// killed leaves it.
@@ -20,7 +20,7 @@ pub(super) struct Scratch {
 impl Scratch {
     /// Errors: `Io`.
     pub(super) fn create(options: &BuildOptions) -> Result<Scratch> {
-        let parent = options.temp_dir.clone().unwrap_or_else(std::env::temp_dir);
+        let parent = settings_of(options).temp_dir.map_or_else(std::env::temp_dir, Path::to_path_buf);
         let path = parent.join(format!("sharddb-parts-{}", random_name()));
         let path = disk::with_syncs_if(false, || PartsDir::create(&path))?.path().to_path_buf();
         Ok(Scratch { path, owner: Owner::this_process() })

@@ -8,14 +8,16 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use crate::common::cluster::{Case, Pair, small};
+use sharddb::Progress;
 use sharddb::cluster::{PartPlan, PartReceipt, SpillReceipt};
+use sharddb::internal::settings_of;
+use sharddb::progress::Phase;
 use sharddb::write::PERMITS_LITTLE_MEMORY;
 use sharddb::{BuildOptions, OnDuplicate};
-use sharddb::{Phase, Progress};
 use sharddb_format::Error;
-use sharddb_format::checksum::Checksum;
-use sharddb_format::hash::HashFunction;
-use sharddb_format::spec::{Encoding, ShardingSpec};
+use sharddb_format::internal::checksum::Checksum;
+use sharddb_format::internal::hash::HashFunction;
+use sharddb_format::internal::spec::{Encoding, ShardingSpec};
 use sharddb_format::{ErrorKind, Result};
 
 use super::PublishedParts;
@@ -189,7 +191,7 @@ fn a_publication_reports_its_progress() {
     let scene = Scene::small();
     let published = scene.all_steps().unwrap();
     let bytes: usize = scene.files_of(&published.generation).values().map(Vec::len).sum();
-    let progress = &scene.case.options.progress;
+    let progress = settings_of(&scene.case.options).progress;
     assert_eq!(progress.phase(), Phase::Copy);
     assert_eq!((progress.done(), progress.total()), (bytes as u64, bytes as u64));
 }
