@@ -33,6 +33,7 @@ mod plot;
 mod position;
 mod printable;
 mod progress;
+mod publication;
 mod receipts;
 mod remote;
 mod scratch;

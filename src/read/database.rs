@@ -161,7 +161,7 @@ impl ShardDb {
         let absolute = std::path::absolute(path).map_err(|error| Error::io("make the path absolute", path, error))?;
         let opener = Opener { cache: Arc::new(MinishardCache::new(options.cache_bytes)), options };
         let generation = opener.open(&absolute)?;
-        if store::is_candidate(&absolute) {
+        if opener.options.check_shards && store::is_candidate(&absolute) {
             generation.open_all_shards()?; // publishing renames the directory
         }
         Ok(ShardDb::new(path.to_path_buf(), absolute, opener, generation))

@@ -19,8 +19,8 @@ use crate::write::BuildOptions;
 /// It is a directory in the store with a temporary name, which readers of the store do not find. It holds the writer
 /// lock of the store. A candidate that is dropped without [`publish`](Candidate::publish) is removed.
 ///
-/// Opening its [`path`](Candidate::path) opens all shards, since publishing renames the directory: the database stays on this
-/// generation and can be read after that. By positioned reads it keeps a quarter of the descriptors that the process may have
+/// Opening its [`path`](Candidate::path) opens all shards, unless [`OpenOptions::check_shards`] is false, since publishing renames the
+/// directory: the database stays on this generation and can be read after that. By positioned reads it keeps a quarter of the descriptors that the process may have
 /// open; reads of further shards fail with `GenerationGone` then.
 ///
 /// ```

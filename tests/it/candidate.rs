@@ -2,7 +2,7 @@
 //! files behind if it is not published.
 
 use crate::common::generations::{self as generation, id, store_of};
-use crate::common::{Storage, TempDir};
+use crate::common::{self, Storage, TempDir};
 use sharddb::{BulkLoader, Candidate, ErrorKind, ShardDb, Store, VerifyLevel};
 
 /// A candidate with a label, in a store.
@@ -52,6 +52,19 @@ fn what_was_opened_before_publishing_is_read_after_it() {
         let writer = Store::open(store.path()).unwrap().writer().unwrap();
         assert!(writer.gc(0).unwrap().removed.is_empty(), "{} is current", published.generation);
     }
+}
+
+/// A shard that cannot be opened is a finding, and no reason not to verify the others.
+#[test]
+fn the_damage_of_a_candidate_is_a_finding() {
+    let store = TempDir::new();
+    let candidate = candidate(&store, 4);
+    let shards = common::directory_bytes(candidate.path()).into_keys().filter(|name| name.ends_with(".shard"));
+    let shard = candidate.path().join(shards.min().unwrap());
+    std::fs::remove_file(&shard).unwrap();
+    let report = candidate.verify(VerifyLevel::Data).unwrap();
+    assert!(report.findings().iter().any(|finding| finding.path() == Some(&*shard)), "{report}");
+    assert_eq!(ShardDb::open(candidate.path()).unwrap_err().kind(), ErrorKind::Corrupt);
 }
 
 #[test]

@@ -8,7 +8,6 @@ use std::time::Instant;
 
 use clap::ValueEnum;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
-use serde_json::json;
 use sharddb::spec::{Encoding, ValueAlignment};
 use sharddb::{BuildOptions, OnDuplicate, Profile, Published, ShardingSpec};
 
@@ -25,6 +24,7 @@ use crate::intake::{FirstSkeleton, Intake, Loading};
 use crate::number::{counted, plural};
 use crate::output::Sources;
 use crate::plan::ValueTrial;
+use crate::publication::json_of;
 use crate::remote::url::path_or_url;
 use crate::remote::{Call, RemoteStore};
 use crate::scratch::Scratch;
@@ -492,15 +492,7 @@ pub(super) fn names(inputs: &[Input]) -> String {
 
 /// The members of JSON about what was published.
 pub(super) fn to_json(published: &Published) -> serde_json::Value {
-    json!({
-        "generation": published.generation.to_string(),
-        "keys": published.content.keys,
-        "keys_before": published.keys_before,
-        "duplicates_dropped": published.content.dropped,
-        "value_bytes": published.content.value_bytes,
-        "shards": published.content.shards,
-        "file_bytes": published.content.file_bytes,
-    })
+    json_of(&published.generation.to_string(), published.keys_before, &published.content)
 }
 
 /// The line about what was published or built.

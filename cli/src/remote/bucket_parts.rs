@@ -3,7 +3,6 @@
 use std::path::Path;
 use std::time::Duration;
 
-use serde_json::json;
 use sharddb::BuildOptions;
 use sharddb::cluster::{PartPlan, PartReceipt, SpillReceipt};
 
@@ -11,6 +10,7 @@ use crate::context::{Context, warn, write_json};
 use crate::exit::Exit;
 use crate::failure::Result;
 use crate::number::{counted, plural};
+use crate::publication::json_of;
 use crate::receipts;
 use crate::remote::Call;
 use crate::remote::bucket::RemoteStore;
@@ -63,16 +63,9 @@ impl RemoteStore {
         };
         let (published, current) = self.run("publish-parts", call.context, publish)?;
         if call.json {
-            write_json(&json!({
-                "generation": published.generation,
-                "current": current,
-                "keys": published.content.keys,
-                "keys_before": published.keys_before,
-                "duplicates_dropped": published.content.dropped,
-                "value_bytes": published.content.value_bytes,
-                "shards": published.content.shards,
-                "file_bytes": published.content.file_bytes,
-            }))?;
+            let mut json = json_of(&published.generation, published.keys_before, &published.content);
+            json["current"] = current.clone().into();
+            write_json(&json)?;
         }
         if current.as_ref() != Some(&published.generation) {
             receipts::say_not_current(&published.generation, current.as_deref());

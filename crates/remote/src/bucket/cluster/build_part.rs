@@ -98,15 +98,15 @@ impl Bucket {
         (receipt, out): (&PartReceipt, &Path),
         options: &BuildOptions,
     ) -> Result<()> {
-        let (progress, directory) = (settings_of(options).progress.apart(), receipt.directory_name());
-        settings_of(options).progress.begin(Phase::Write, receipt.file_bytes());
+        let (progress, directory) = (settings_of(options).progress, receipt.directory_name());
+        progress.begin(Phase::Write, receipt.file_bytes());
         let name_of = |shard: &ShardRecord| format!("{directory}/{}", plan.spec().shard_file_name(shard.number));
         let wanted: HashSet<String> = receipt.shard_records().iter().map(name_of).collect();
         let found = self.lengths_of_part(job, &directory, &wanted).await?;
         let mut missing = Vec::new();
         for shard in receipt.shard_records() {
             match found.get(&name_of(shard)) {
-                Some(len) if *len == shard.bytes => settings_of(options).progress.add(shard.bytes),
+                Some(len) if *len == shard.bytes => progress.add(shard.bytes),
                 Some(len) => return Err(self.other_shard(job, &name_of(shard), shard, *len)),
                 None => missing.push(*shard),
             }
@@ -114,8 +114,8 @@ impl Bucket {
         let upload = async |shard: ShardRecord| {
             let (name, stated) = (name_of(&shard), shard.checksum(plan.spec()));
             let (object, from) = (job.object(&name), out.join(&name));
-            let uploaded = self.root.upload_file(&object, &from, stated, PART_BYTES, &progress).await;
-            settings_of(options).progress.add(shard.bytes);
+            let uploaded = self.root.upload_file(&object, &from, stated, PART_BYTES, &progress.apart()).await;
+            progress.add(shard.bytes);
             uploaded.map(drop).map_err(|error| error.at_shard(shard.number))
         };
         let (small, large): (Vec<_>, Vec<_>) = missing.into_iter().partition(|shard| shard.bytes <= PART_BYTES);

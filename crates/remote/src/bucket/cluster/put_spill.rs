@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use object_store::{PutMode, PutOptions, PutPayloadMut};
+use sharddb::Progress;
 use sharddb::cluster::SpillReceipt;
 use sharddb::internal::{Spill, memory_of, settings_of};
 use sharddb::progress::Phase;
@@ -46,14 +47,15 @@ impl Bucket {
     ) -> Result<()> {
         let object = JobObjects::new(job)?.object(&receipt.file_name());
         let spill = Spill::open(directory.as_ref(), receipt)?;
-        settings_of(options).progress.begin(Phase::Write, receipt.bytes());
+        let progress = settings_of(options).progress;
+        progress.begin(Phase::Write, receipt.bytes());
         if receipt.bytes() <= memory_of(options).min(MOST_OF_ONE_PUT) {
-            self.put_at_once(&object, &spill, receipt, options).await?;
+            self.put_at_once(&object, &spill, receipt, progress).await?;
         } else {
             let path = directory.as_ref().join(receipt.file_name());
-            self.put_in_parts(&object, &spill, (&path, receipt), options).await?;
+            self.put_in_parts(&object, &spill, (&path, receipt), progress).await?;
         }
-        settings_of(options).progress.add(receipt.bytes());
+        progress.add(receipt.bytes());
         Ok(())
     }
 
@@ -62,12 +64,12 @@ impl Bucket {
         object: &str,
         spill: &Spill,
         receipt: &SpillReceipt,
-        options: &BuildOptions,
+        progress: &Progress,
     ) -> Result<()> {
         let mut payload = PutPayloadMut::new().with_block_size(PAYLOAD_BLOCK);
         spill.read_verified(&mut |piece| {
             payload.extend_from_slice(piece);
-            settings_of(options).progress.check()
+            progress.check()
         })?;
         let put = PutOptions { mode: PutMode::Create, ..PutOptions::default() };
         match self.root.store().put_opts(&self.root.path(object)?, payload.freeze(), put).await {
@@ -81,7 +83,7 @@ impl Bucket {
         object: &str,
         spill: &Spill,
         (path, receipt): (&Path, &SpillReceipt),
-        options: &BuildOptions,
+        progress: &Progress,
     ) -> Result<()> {
         if self.root.head(object).await?.is_some() {
             return self.root.check_uploaded(object, receipt.bytes()).await;
@@ -89,11 +91,8 @@ impl Bucket {
         let mut hasher = ChecksumHasher::of_file();
         spill.read_verified(&mut |piece| {
             hasher.update(piece);
-            settings_of(options).progress.check()
+            progress.check()
         })?;
-        self.root
-            .upload_file(object, path, hasher.finish(), PART_BYTES, &settings_of(options).progress.apart())
-            .await
-            .map(drop)
+        self.root.upload_file(object, path, hasher.finish(), PART_BYTES, &progress.apart()).await.map(drop)
     }
 }
