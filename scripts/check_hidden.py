@@ -5,9 +5,10 @@
     scripts/check_hidden.py --planted  check that a planted item is found
     scripts/check_hidden.py --list     print what is hidden, and which crates use it
 
-Hidden are the functions, fields and constants below `#[doc(hidden)]`: of the module `internal` all that are `pub` in the files of
-the modules that it has whole, of an `impl` all of it, else the item itself. One is used if another crate, its tests, or a program beside the workspace names it. Types
-are not looked at: they stand in signatures, and the compiler refuses a type that is more private than its function.
+Hidden is the module `internal` of a crate: what it re-exports, and all that is `pub` in the files of the modules that it has
+whole. One is used if another crate, its tests, or a program beside the workspace names it. Types of whole modules are not looked
+at: they stand in signatures, and the compiler refuses a type that is more private than its function. Anything else below
+`#[doc(hidden)]` is a finding: it would be promised, and not be documented.
 
 Exit status: 0 if all are used, 1 if not.
 """
@@ -25,8 +26,9 @@ HIDING = ["src", "crates/format/src", "crates/container/src", "crates/remote/src
 ITEM = re.compile(
     r"pub\s+(?:(?:const\s+|unsafe\s+|async\s+)*fn|static|const)\s+(\w+)", re.ASCII
 )
+OUTSIDE = "#[doc(hidden)]"
 HIDDEN = re.compile(r"#\[doc\(hidden\)\]\s*(?:#\[[^\]]*\]\s*)*")
-FIELD = re.compile(r"pub\s+(\w+)\s*:", re.ASCII)
+EXPORT = re.compile(r"pub use ([^;]*);")
 
 
 def hidden_items(crate):
@@ -34,16 +36,15 @@ def hidden_items(crate):
     for path in sorted(crate.rglob("*.rs")):
         code = code_of(path.read_text())
         for match in HIDDEN.finditer(code):
-            rest = code[match.end() :]
-            if re.match(r"pub mod internal\b", rest):
-                body = code[match.end() : item_end(code, match.end())]
-                for module in " ".join(re.findall(r"whole!\(([^)]*)\)", body)).split():
-                    yield from in_module(path.parent, module)
-            elif rest.startswith("impl"):
-                body = code[match.end() : item_end(code, match.end())]
-                yield from ((path, name) for name in ITEM.findall(body))
-            elif found := ITEM.match(rest) or FIELD.match(rest):
-                yield path, found[1]
+            body = code[match.end() : item_end(code, match.end())]
+            if not body.startswith("pub mod internal"):
+                yield path, OUTSIDE
+                continue
+            for module in " ".join(re.findall(r"whole!\(([^)]*)\)", body)).split():
+                yield from in_module(path.parent, module)
+            for exported in EXPORT.findall(body):
+                names = exported.rpartition("::{")[2] if "{" in exported else exported.rpartition("::")[2]
+                yield from ((path, name) for name in re.findall(r"\w+", names))
 
 
 def in_module(directory, module):
@@ -68,6 +69,9 @@ def unused(root, print_all=False):
     for crate in HIDING:
         own = crate_of(root / crate / "lib.rs", root)
         for path, name in sorted(set(hidden_items(root / crate))):
+            if name == OUTSIDE:
+                yield f"{path.relative_to(root)}: {name} outside of the module `internal`"
+                continue
             users = [other for other, known in words.items() if other != own and name in known]
             if print_all:
                 print(f"{path.relative_to(root)}: {name}: {', '.join(sorted(users))}")
@@ -84,10 +88,13 @@ def planted():
             for source in ("src", "crates"):
                 shutil.copytree(ROOT / source, copy / source)
             with open(copy / crate / "lib.rs", "a") as lib:
-                lib.write("#[doc(hidden)]\npub fn planted() {}\n")
-            found = any("planted" in line for line in unused(copy))
-            print(f"{'found' if found else 'NOT FOUND'}: an item that nobody uses in {crate}")
-            failed += not found
+                lib.write("#[doc(hidden)]\npub mod internal {\n    pub use crate::a::{planted, b};\n}\n")
+                lib.write("#[doc(hidden)]\npub fn outside() {}\n")
+            lines = list(unused(copy))
+            for what, text in [("that nobody uses", ": planted is hidden"), ("outside of `internal`", OUTSIDE)]:
+                found = any(text in line for line in lines)
+                print(f"{'found' if found else 'NOT FOUND'}: an item {what} in {crate}")
+                failed += not found
     return failed
 
 

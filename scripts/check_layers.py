@@ -191,7 +191,7 @@ def layers(design):
 def is_facade(modules, path):
     """Whether a module of lib.rs holds re-exports or guides and nothing else."""
     module = modules[path]
-    rest = re.sub(r"\bpub use [^;]*;|\bwhole!\([^)]*\);|#\[doc[^\]]*\]|\bpub\b", "", module.code).strip()
+    rest = re.sub(r"\bpub use [^;]*;|\bwhole!\([^)]*\);|#\[(?:doc|cfg)[^\]]*\]|\bpub\b", "", module.code).strip()
     return module.file == modules[()].file and (module.names or module.children) and not rest
 
 

@@ -278,12 +278,26 @@ macro_rules! whole {
 pub mod internal {
     whole!(bytes fs);
 
-    pub use crate::cluster::{Job, Kind, Members, PartBuild, PartsDir, ROW_LEN, Spill, TRAILER_LEN};
+    pub use crate::cluster::build_part::PartBuild;
+    pub use crate::cluster::members::{Kind, Members};
+    pub use crate::cluster::part_receipt::shard_records;
+    pub use crate::cluster::parts_dir::PartsDir;
+    pub use crate::cluster::publish::{Job, publish_if};
+    pub use crate::cluster::spill_format::{ROW_LEN, TRAILER_LEN};
+    pub use crate::cluster::spill_reader::Spill;
+    pub use crate::cluster::spill_receipt::{check_spill_len, lost_spill};
+    pub use crate::plan::key_stats::{KeyCounts, counts_of};
     pub use crate::read::options::DEFAULT_MAX_MAPS;
-    pub use crate::store::{LocalGeneration, StagedFile, Staging};
+    pub use crate::read::shard::{value_location, value_of};
+    pub use crate::store::adopt::LocalGeneration;
+    pub use crate::store::generation_id::generation_of_text;
+    pub use crate::store::staging::{Staging, current_with, shards_like};
     pub use crate::threads::in_order::in_order;
     pub use crate::verify::options::progress_of;
+    pub use crate::verify::report::{add_finding, report_of_files};
     pub use crate::write::candidate::check_emptied;
+    #[cfg(feature = "testing")]
+    pub use crate::write::options::PERMITS_LITTLE_MEMORY;
     pub use crate::write::options::{memory_of, settings_of};
     pub use sharddb_format::internal::date::time_as_iso_8601;
     pub use sharddb_format::internal::ids::shard_number;

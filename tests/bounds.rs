@@ -22,8 +22,8 @@ use std::path::Path;
 use common::children::{Running, child, child_directory, in_own_process, limited_child, run};
 use common::{Storage, TempDir, mkfifo};
 use peak::{PeakAlloc, peak_of};
-use sharddb::spec::HashFunction;
-use sharddb::verify::FindingKind;
+use sharddb::spec::{Encoding, HashFunction, ValueAlignment};
+use sharddb::verify::{FindingKind, VerifyOptions};
 use sharddb::{BuildOptions, Error, ErrorKind, OpenOptions, ShardDb, ShardingSpec, Snapshot, Store, VerifyLevel};
 
 #[global_allocator]
@@ -180,6 +180,56 @@ fn a_value_up_to_the_cap_is_read() {
 }
 
 // ---- info and manifest ----
+
+/// A shard of the keys below 200,000, whose values are those of the last minishard first, as CloudVolume may store them, and
+/// then the indexes.
+fn shard_in_another_order() -> Vec<u8> {
+    const MINISHARDS: u8 = 64;
+    let (mut values, mut indexes, mut entries) = (Vec::new(), Vec::new(), vec![[0, 0]; MINISHARDS.into()]);
+    for minishard in (0..MINISHARDS).rev() {
+        let keys: Vec<u64> = (minishard.into()..200_000).step_by(MINISHARDS.into()).collect();
+        let deltas = keys.iter().enumerate().map(|(at, key)| if at == 0 { *key } else { MINISHARDS.into() });
+        let offsets = keys.iter().enumerate().map(|(at, _)| if at == 0 { values.len() as u64 } else { 0 });
+        let rows: Vec<u64> = deltas.chain(offsets).chain(keys.iter().map(|_| 8)).collect();
+        values.extend(words(&keys));
+        indexes.push((minishard, words(&rows)));
+    }
+    let mut end = values.len() as u64;
+    for (minishard, index) in &indexes {
+        entries[usize::from(*minishard)] = [end, end + index.len() as u64];
+        end += index.len() as u64;
+    }
+    [words(&entries.concat()), values, indexes.into_iter().flat_map(|(_, index)| index).collect()].concat()
+}
+
+/// 200,000 byte ranges would take 6.4 MB.
+#[test]
+fn verify_keeps_no_byte_ranges_that_follow_each_other() {
+    let foreign = data_set(r#""minishard_bits": 6, "shard_bits": 0"#);
+    fs::write(foreign.path().join("0.shard"), shard_in_another_order()).unwrap();
+    let mut snapshots = Storage::ALL.map(|storage| ("foreign", snapshot(foreign.path(), storage))).to_vec();
+    let stores = [Encoding::Raw, Encoding::Gzip].map(|encoding| {
+        let store = TempDir::new();
+        let spec = ShardingSpec::new(HashFunction::MurmurHash3X86_128, 0, 6, 0).unwrap();
+        let mut options = BuildOptions::new();
+        options.spec(spec.with_minishard_index_encoding(encoding)).value_alignment(ValueAlignment::Four);
+        let mut loader = options.create(store.path()).unwrap();
+        for (key, (preamble, value)) in (0..200_000).zip((0..4).cycle().zip((0..9).cycle())) {
+            loader.insert_with_preamble(key, &[7; 9][..preamble], &[7; 9][..value]).unwrap();
+        }
+        loader.finish().unwrap();
+        store
+    });
+    let native =
+        stores.iter().flat_map(|store| Storage::ALL.map(|storage| ("native", snapshot(store.path(), storage))));
+    snapshots.extend(native);
+    for (kind, snapshot) in snapshots {
+        let verify = || snapshot.verify_with(VerifyLevel::Data, VerifyOptions::new().threads(1)).unwrap();
+        let (report, peak) = peak_of(verify);
+        assert!(report.findings().is_empty() && report.keys == 200_000, "{kind}: {:?}", report.findings());
+        assert!(peak <= SMALL, "{kind}: {peak} bytes");
+    }
+}
 
 #[test]
 fn an_info_or_a_manifest_of_a_gigabyte_is_not_read() {

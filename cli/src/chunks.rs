@@ -38,9 +38,9 @@ impl Chunks {
 /// Errors: those of [`Container::get`].
 pub(crate) fn get_verified(container: &dyn Container, key: u64, form: Form) -> sharddb::Result<Option<Value<'_>>> {
     let decoded = container.get(key, Form::Decoded);
-    match (form, decoded) {
-        (Form::Decoded, decoded) => decoded,
-        (Form::Encoded, Err(error)) if error.kind() != ErrorKind::Unsupported => Err(error),
-        (Form::Encoded, _) => container.get(key, Form::Encoded),
+    match decoded {
+        decoded if form == Form::Decoded => decoded,
+        Err(error) if error.kind() != ErrorKind::Unsupported => Err(error),
+        _ => container.get(key, form),
     }
 }

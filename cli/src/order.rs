@@ -4,7 +4,7 @@ use std::ops::Bound;
 use std::path::PathBuf;
 
 use sharddb::Snapshot;
-use sharddb::internal::key_range::KeyRange;
+use sharddb::internal::key_range::ParsedKeyRange;
 use sharddb::read::{self, Range, RangeOptions};
 
 use crate::context::Context;
@@ -18,7 +18,7 @@ pub(crate) struct Order {
     /// Only the keys of this range, ascending: A..B ends before B, A..=B with it; A.. and ..B are open. Keys are decimal or
     /// 0x hex
     #[arg(long, value_name = "A..B")]
-    range: Option<KeyRange>,
+    range: Option<ParsedKeyRange>,
     /// In ascending order of keys
     #[arg(long)]
     sorted: bool,
@@ -109,7 +109,7 @@ impl Order {
     }
 
     fn bounds(&self) -> (Bound<u64>, Bound<u64>) {
-        self.range.map_or((Bound::Unbounded, Bound::Unbounded), KeyRange::bounds)
+        self.range.map_or((Bound::Unbounded, Bound::Unbounded), ParsedKeyRange::bounds)
     }
 
     /// The items from the end that comes first.

@@ -83,8 +83,8 @@ fn key_agrees(container: &dyn Container, key: u64) {
     }
     let location = container.locate(key);
     if let Ok(Some(location)) = &location {
-        let len = location.path().metadata().expect("a file").len();
-        assert!(location.offset() + location.stored_len() <= len, "key {key} beyond its file");
+        let len = location.path.metadata().expect("a file").len();
+        assert!(location.range.end <= len, "key {key} beyond its file");
     }
     let Ok(Some(encoded)) = encoded else { return };
     let space = container.key_space();
@@ -97,8 +97,8 @@ fn key_agrees(container: &dyn Container, key: u64) {
 }
 
 fn bytes_at(location: &ValueLocation) -> Vec<u8> {
-    let mut file = File::open(location.path()).expect("a file");
-    file.seek(SeekFrom::Start(location.offset())).expect("an offset");
+    let mut file = File::open(&location.path).expect("a file");
+    file.seek(SeekFrom::Start(location.range.start)).expect("an offset");
     let mut bytes = Vec::new();
     file.take(location.stored_len()).read_to_end(&mut bytes).expect("bytes");
     bytes

@@ -273,16 +273,16 @@ impl Places {
                     places.push(-1, 0, 0)?;
                     continue;
                 };
-                let number = match numbers.get(location.path()) {
+                let number = match numbers.get(&location.path) {
                     Some(number) => *number,
                     None => {
                         let number = i32::try_from(places.files.len()).map_err(|_| too_many_bytes())?;
-                        places.files.push(location.path().into());
-                        numbers.insert(location.path().to_path_buf(), number);
+                        places.files.push(location.path.clone().into());
+                        numbers.insert(location.path.clone(), number);
                         number
                     }
                 };
-                places.push(number, location.offset(), location.stored_len())?;
+                places.push(number, location.range.start, location.stored_len())?;
             }
         }
         Ok(places)

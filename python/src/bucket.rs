@@ -1,5 +1,6 @@
 //! Buckets: publishing a generation to an object store of the caller, downloading one, and verifying one.
 
+use sharddb_remote::internal::{pull_if, push_if};
 use std::fmt::Display;
 use std::future::Future;
 use std::path::PathBuf;
@@ -128,7 +129,7 @@ fn _push(
     if let Some(directory) = journal {
         options.journal_dir(directory);
     }
-    let push = |job: &Job| run(job, bucket.push_if(local, &options, || job.may_publish()));
+    let push = |job: &Job| run(job, push_if(&bucket, local, &options, || job.may_publish()));
     let pushed = job.run(py, Bar::new(progress)?, push)?;
     let published = pushed.is_new.then(|| pushed.generation.clone());
     check_signals_after(py, published.as_ref())?;
@@ -153,7 +154,7 @@ fn _pull(
     if let Some(generation) = generation {
         options.generation(generation);
     }
-    let pull = |job: &Job| run(job, bucket.pull_if(local, &options, || job.may_publish()));
+    let pull = |job: &Job| run(job, pull_if(&bucket, local, &options, || job.may_publish()));
     let pulled = job.run(py, Bar::new(progress)?, pull)?;
     check_signals_after(py, pulled.is_new.then_some(&pulled.id))?;
     let sharddb_remote::Pulled { id, generation, is_new, downloaded, bytes, resumed, shared, .. } = pulled;
@@ -174,9 +175,9 @@ fn _verify_in_bucket(
     let bucket = bucket(py, place, &["get", "list"])?;
     let job = Job::new(None);
     let level = if reads_data { BucketVerifyLevel::Data } else { BucketVerifyLevel::Lengths };
-    let mut options = BucketVerifyOptions::new(level);
+    let mut options = BucketVerifyOptions::new();
     options.generation(generation).progress(&job.progress);
-    let report = job.run(py, Bar::new(progress)?, |job| run(job, bucket.verify(&options)))?;
+    let report = job.run(py, Bar::new(progress)?, |job| run(job, bucket.verify_with(level, &options)))?;
     let BucketVerifyReport { bytes, findings, .. } = report;
     Ok((bytes, findings.iter().map(|finding| errors::to_py(py, finding)).collect()))
 }

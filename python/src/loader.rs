@@ -32,7 +32,7 @@ use crate::published::{Published, check_late_signals};
 /// bytes``, which is called once for each key, also for one with a single value, in the thread that calls ``finish``.
 /// ``info``: a dict or JSON text whose members are kept, except for "sharding"; ``sharding_at``: the JSON pointer of the
 /// object in it that describes the shards, such as "/scales/0". ``threads``: default one per core. ``ordered``: whether to
-/// write a key file, for fast ranges. ``checks``: whether to store checksums. ``value_alignment``: 1, 8, 16, 64 or 4096
+/// write a key file, for fast ranges. ``checks``: whether to store checksums. ``value_alignment``: 1, 4, 8, 16, 64 or 4096
 /// bytes. ``allow_sparse``: whether shard indexes may take more bytes than the data. ``allow_empty``: whether a loader
 /// without pairs may replace those of the store. ``durable``: whether files are synced.
 ///

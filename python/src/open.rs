@@ -266,7 +266,7 @@ impl Open {
                     swaps: stats.swaps,
                     age: stats.age,
                     failures: stats.failures,
-                    last_error: stats.last_error.map(|error| error.message),
+                    last_error: stats.last_error.map(|last| last.error.to_string()),
                 }
             }
             Served::Pinned { since, .. } => {

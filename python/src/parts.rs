@@ -1,5 +1,6 @@
 //! The reduce step of a partitioned build, its publication, and what remains of its files.
 
+use sharddb::internal::publish_if;
 use std::path::PathBuf;
 use std::str::FromStr;
 
@@ -104,7 +105,7 @@ fn publish_parts(
     let spills = spill_set(py, &plan, &directory, &spills)?;
     let parts =
         parts.iter().map(|text| PartReceipt::from_str(text)).collect::<sharddb::Result<Vec<_>>>().or_raise(py)?;
-    let publish = |running: &Job| spills.publish_if(&store, job, parts, &build.options, || running.may_publish());
+    let publish = |running: &Job| publish_if(&spills, &store, job, parts, &build.options, || running.may_publish());
     let published = build.job.run(py, build.bar, publish)?;
     check_late_signals(py, &published)?;
     Ok(published.into())

@@ -50,6 +50,14 @@ impl AlignedBytes {
     }
 }
 
+impl Clone for AlignedBytes {
+    /// Copies the bytes to an address with the same alignment, up to [`PAGE`](Self::PAGE).
+    fn clone(&self) -> AlignedBytes {
+        let alignment = 1 << self.as_ptr().addr().trailing_zeros().min(AlignedBytes::PAGE.trailing_zeros());
+        AlignedBytes::copy_of(self, alignment).unwrap_or_else(|_| AlignedBytes::from(self.to_vec()))
+    }
+}
+
 impl From<Vec<u8>> for AlignedBytes {
     /// Takes the vector without a copy and without an alignment.
     fn from(buffer: Vec<u8>) -> AlignedBytes {
@@ -92,7 +100,7 @@ mod tests {
 
     #[test]
     fn begins_at_an_aligned_address() {
-        for alignment in [1, 8, 16, 64, 4096] {
+        for alignment in [1, 4, 8, 16, 64, 4096] {
             for len in [0, 1, 4095, 4097] {
                 let bytes = AlignedBytes::zeroed(len, alignment).unwrap();
                 assert_eq!((bytes.as_ptr().addr() % alignment, bytes.len()), (0, len));

@@ -197,7 +197,7 @@ pub(crate) fn explain_missing(error: Error, directory: &Path) -> Error {
             Error::new(ErrorKind::GenerationGone, message).at_path(directory)
         }
         Ok(true) if error.io_kind() == Some(io::ErrorKind::NotFound) => {
-            error.with_kind(ErrorKind::Corrupt).and("a file of the generation is missing")
+            error.with_kind(ErrorKind::Corrupt).context("a file of the generation is missing")
         }
         _ => error,
     }

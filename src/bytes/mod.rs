@@ -234,6 +234,7 @@ fn out_of_file(range: ByteRange, len: u64) -> Error {
 }
 
 /// Bytes borrowed from memory, or read into a buffer.
+#[derive(Clone)]
 pub enum Bytes<'a> {
     Borrowed(&'a [u8]),
     Owned(AlignedBytes),

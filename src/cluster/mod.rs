@@ -49,32 +49,27 @@
 //!
 //! [`SpillSet`] has an example of all steps.
 
-mod build_part;
+pub(crate) mod build_part;
 #[cfg(test)]
 mod job_model;
-mod members;
-mod part_receipt;
+pub(crate) mod members;
+pub(crate) mod part_receipt;
 pub(crate) mod parts_dir;
 mod plan;
-mod publish;
+pub(crate) mod publish;
 #[cfg(test)]
 mod read_faults;
-mod spill_format;
-mod spill_reader;
-mod spill_receipt;
+pub(crate) mod spill_format;
+pub(crate) mod spill_reader;
+pub(crate) mod spill_receipt;
 mod spill_set;
 mod spill_writer;
 #[cfg(test)]
 pub(crate) mod tests;
 
-pub use build_part::PartBuild;
-pub use members::{Kind, Members};
 pub use part_receipt::PartReceipt;
-pub use parts_dir::{Cleaned, PartsDir, clean, job_directory};
+pub use parts_dir::{Cleaned, clean, job_directory};
 pub use plan::PartPlan;
-pub use publish::Job;
-pub use spill_format::{ROW_LEN, TRAILER_LEN};
-pub use spill_reader::Spill;
 pub use spill_receipt::SpillReceipt;
 pub use spill_set::SpillSet;
 pub use spill_writer::SpillWriter;

@@ -134,12 +134,11 @@ impl PartReceipt {
     pub fn dropped(&self) -> u64 {
         self.content.dropped
     }
+}
 
-    /// Returns the shards in ascending order.
-    #[doc(hidden)]
-    pub fn shard_records(&self) -> &[ShardRecord] {
-        &self.content.shards
-    }
+/// Returns the shards of a part in ascending order.
+pub fn shard_records(receipt: &PartReceipt) -> &[ShardRecord] {
+    &receipt.content.shards
 }
 
 /// Writes the text of a receipt up to its digest.

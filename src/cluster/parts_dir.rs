@@ -23,7 +23,7 @@ use crate::bytes::read_whole;
 use crate::error::{Error, ErrorKind, Result};
 use crate::fs;
 use crate::fs::disk;
-use crate::fs::owner::Owner;
+use crate::fs::owning_process::OwningProcess;
 use crate::store::contents::is_shard_name;
 use crate::store::parts_entry::{
     Entry, PART_PREFIX, PUBLISHED_PREFIX, PUBLISHING_PREFIX, TASK_PREFIX, TEMPORARY_MARK, TEMPORARY_PART_PREFIX,
@@ -233,7 +233,7 @@ impl PartsDir {
     }
 
     fn temporary(&self, path: PathBuf) -> TemporaryEntry {
-        TemporaryEntry { directory: self.path.clone(), path, owner: Owner::this_process() }
+        TemporaryEntry { directory: self.path.clone(), path, owner: OwningProcess::this_process() }
     }
 
     /// Reads the mark of a publication; `None` if there is none.
@@ -330,7 +330,7 @@ impl PartsDir {
 struct TemporaryEntry {
     directory: PathBuf,
     path: PathBuf,
-    owner: Owner,
+    owner: OwningProcess,
 }
 
 impl Drop for TemporaryEntry {

@@ -1,6 +1,7 @@
 //! The plan of a partitioned build: a specification, and contiguous ranges of its shards.
 
 use crate::ids::{ShardNumber, shard_number};
+use crate::plan::key_stats::counts_of;
 use std::fmt;
 use std::ops::RangeInclusive;
 use std::str::FromStr;
@@ -77,7 +78,7 @@ impl PartPlan {
     ///
     /// Those of [`even`](PartPlan::even).
     pub fn by_sample(spec: ShardingSpec, sample: &KeyStats, parts: u64) -> Result<PartPlan> {
-        PartPlan::balanced(spec, parts, &sample.key_sample())
+        PartPlan::balanced(spec, parts, &counts_of(sample).key_sample())
     }
 
     /// Plans for pairs: chooses a specification like [`Plan::new`], and divides its shards like
@@ -201,7 +202,7 @@ impl FromStr for PartPlan {
     /// version.
     fn from_str(text: &str) -> Result<PartPlan> {
         let members = Members::parse(text, &KIND)?;
-        PartPlan::new(ShardingSpec::from_value(members.raw("sharding")?)?, members.required("last_shards")?)
+        PartPlan::new(ShardingSpec::from_json(members.raw("sharding")?.get())?, members.required("last_shards")?)
             .map_err(|error| members.malformed("last_shards", error.message()))
     }
 }

@@ -10,6 +10,7 @@
 //! The digest in the names of the marks is that of all receipts and options. After a crash at any step a repeated
 //! publication finds by the marks whether the generation was current.
 
+use crate::cluster::spill_receipt::SpillReceipt;
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
@@ -95,43 +96,7 @@ impl SpillSet {
         parts: impl IntoIterator<Item = PartReceipt>,
         options: &BuildOptions,
     ) -> Result<Published> {
-        self.publish_if(store, job, parts, options, || Ok(()))
-    }
-
-    /// Publishes like [`publish`](SpillSet::publish). Calls `may` before the generation becomes current, unless an earlier
-    /// call published it; its error is returned.
-    #[doc(hidden)]
-    pub fn publish_if(
-        &self,
-        store: impl AsRef<Path>,
-        job: &str,
-        parts: impl IntoIterator<Item = PartReceipt>,
-        options: &BuildOptions,
-        may: impl FnOnce() -> Result<()>,
-    ) -> Result<Published> {
-        let directory = PartsDir::of_job(store.as_ref(), job)?;
-        let job = self.job(directory, parts, options)?;
-        if !job.directory.exists()? {
-            let message = "expected the directory of the job, which is not a link, found none: build its parts, or check \
-                           the names";
-            return Err(Error::new(ErrorKind::NotFound, message).at_path(job.directory.path()));
-        }
-        disk::with_syncs_if(options.durable, || job.publish(store.as_ref(), options, may))
-    }
-
-    /// Combines the receipts of all parts, in any order. Reads nothing.
-    ///
-    /// Errors: `InvalidInput` for a missing, repeated or foreign receipt.
-    #[doc(hidden)]
-    pub fn job(
-        &self,
-        directory: PartsDir,
-        parts: impl IntoIterator<Item = PartReceipt>,
-        options: &BuildOptions,
-    ) -> Result<Job<'_>> {
-        let parts = self.check_parts(parts.into_iter().collect())?;
-        let digest = digest_of(&parts, options).to_string();
-        Ok(Job { spills: self, parts, directory, digest })
+        publish_if(self, store, job, parts, options, || Ok(()))
     }
 
     /// Sorts the receipts of parts, and checks that they are complete and of these spills.
@@ -203,6 +168,26 @@ fn manifest_of(store: &Store, id: GenerationId) -> Result<Option<Digest>> {
     }
 }
 
+/// Publishes like [`SpillSet::publish`]. Calls `may` before the generation becomes current, unless an earlier call published it;
+/// its error is returned.
+pub fn publish_if(
+    spills: &SpillSet,
+    store: impl AsRef<Path>,
+    job: &str,
+    parts: impl IntoIterator<Item = PartReceipt>,
+    options: &BuildOptions,
+    may: impl FnOnce() -> Result<()>,
+) -> Result<Published> {
+    let directory = PartsDir::of_job(store.as_ref(), job)?;
+    let job = Job::new(spills, directory, parts, options)?;
+    if !job.directory.exists()? {
+        let message = "expected the directory of the job, which is not a link, found none: build its parts, or check \
+                       the names";
+        return Err(Error::new(ErrorKind::NotFound, message).at_path(job.directory.path()));
+    }
+    disk::with_syncs_if(options.durable, || job.publish(store.as_ref(), options, may))
+}
+
 /// Returns the digest of what a publication depends on: its parts, which state plan and spills, and the options.
 fn digest_of(parts: &[PartReceipt], options: &BuildOptions) -> Digest {
     let mut digester = Digester::default();
@@ -214,7 +199,21 @@ fn digest_of(parts: &[PartReceipt], options: &BuildOptions) -> Digest {
     digester.finish()
 }
 
-impl Job<'_> {
+impl<'a> Job<'a> {
+    /// Combines the receipts of all parts, in any order. Reads nothing.
+    ///
+    /// Errors: `InvalidInput` for a missing, repeated or foreign receipt.
+    pub fn new(
+        spills: &'a SpillSet,
+        directory: PartsDir,
+        parts: impl IntoIterator<Item = PartReceipt>,
+        options: &BuildOptions,
+    ) -> Result<Job<'a>> {
+        let parts = spills.check_parts(parts.into_iter().collect())?;
+        let digest = digest_of(&parts, options).to_string();
+        Ok(Job { spills, parts, directory, digest })
+    }
+
     fn publish(&self, store: &Path, options: &BuildOptions, may: impl FnOnce() -> Result<()>) -> Result<Published> {
         let store = Store::create(store)?;
         let writer = store.writer()?;
@@ -241,7 +240,7 @@ impl Job<'_> {
             let parsed = text.map(|text| Publication::parse(&text)).transpose();
             parsed.map_err(|error| error.at_path(self.directory.path()))
         };
-        let is_retry = self.spills.are_of_one_run();
+        let is_retry = self.is_of_one_run();
         if let Some(published) = read(Mark::Published)? {
             let id = published.published.generation;
             let superseded = |why| Err(self.superseded(Mark::Published, id, why));
@@ -308,6 +307,12 @@ impl Job<'_> {
     /// Returns the spills.
     pub fn spills(&self) -> &SpillSet {
         self.spills
+    }
+
+    /// Returns whether no other run of the job has these receipts: a spill has random bytes. Those of earlier versions
+    /// have none.
+    pub fn is_of_one_run(&self) -> bool {
+        self.spills.receipts().iter().any(SpillReceipt::is_of_one_run)
     }
 
     /// Returns the receipts of all parts in ascending order.
@@ -417,7 +422,7 @@ impl Publication {
                 is_new: true,
                 keys_before: members.value_if_there("keys_before")?,
                 content: Content {
-                    spec: ShardingSpec::from_value(members.raw("sharding")?)?,
+                    spec: ShardingSpec::from_json(members.raw("sharding")?.get())?,
                     keys: members.required("keys")?,
                     value_bytes: members.required("value_bytes")?,
                     file_bytes: members.required("file_bytes")?,

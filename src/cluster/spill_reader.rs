@@ -1,5 +1,6 @@
 //! The reader of a spill: verifies it, and passes on the pairs of one part.
 
+use crate::cluster::spill_receipt::{check_spill_len, lost_spill};
 use std::fs::File;
 use std::io::{self, Read};
 use std::ops::Range;
@@ -45,10 +46,10 @@ impl Spill {
 
     fn open_at(path: &Path, receipt: &SpillReceipt) -> Result<Spill> {
         let (file, len) = open_regular(path).map_err(|error| match error.io_kind() {
-            Some(io::ErrorKind::NotFound) => receipt.lost(),
+            Some(io::ErrorKind::NotFound) => lost_spill(receipt),
             _ => error,
         })?;
-        receipt.check_len(len)?;
+        check_spill_len(receipt, len)?;
         let mut trailer = [0; TRAILER_LEN];
         let trailer_start = len.checked_sub(TRAILER_LEN as u64).ok_or_else(cut)?;
         read_exact_at(&file, &mut trailer, trailer_start).map_err(|error| Error::io("read", path, error))?;

@@ -63,33 +63,36 @@ impl SpillReceipt {
         self.pairs
     }
 
+    /// Returns whether the spill has random bytes, which no other run has.
+    pub(super) fn is_of_one_run(&self) -> bool {
+        self.run.is_some()
+    }
+
     /// Returns the length of the file in bytes.
     pub fn bytes(&self) -> u64 {
         self.bytes
     }
+}
 
-    /// Checks the length of the file or the object that has the name of the spill.
-    ///
-    /// Errors: `Corrupt` without a place.
-    #[doc(hidden)]
-    pub fn check_len(&self, found: u64) -> Result<()> {
-        if found == self.bytes {
-            return Ok(());
-        }
-        let message = format!(
-            "expected the spill of task {}, of {} bytes, found a file of {found}: run the task again",
-            self.task, self.bytes
-        );
-        Err(Error::corrupt(message))
+/// Checks the length of the file or the object that has the name of the spill.
+///
+/// Errors: `Corrupt` without a place.
+pub fn check_spill_len(receipt: &SpillReceipt, found: u64) -> Result<()> {
+    if found == receipt.bytes {
+        return Ok(());
     }
+    let message = format!(
+        "expected the spill of task {}, of {} bytes, found a file of {found}: run the task again",
+        receipt.task, receipt.bytes
+    );
+    Err(Error::corrupt(message))
+}
 
-    /// Returns the error, without a place, if there is no spill.
-    #[cold]
-    #[doc(hidden)]
-    pub fn lost(&self) -> Error {
-        let message = format!("expected the spill of task {}, found no such file: run the task again", self.task);
-        Error::new(ErrorKind::NotFound, message)
-    }
+/// Returns the error, without a place, if there is no spill.
+#[cold]
+pub fn lost_spill(receipt: &SpillReceipt) -> Error {
+    let message = format!("expected the spill of task {}, found no such file: run the task again", receipt.task);
+    Error::new(ErrorKind::NotFound, message)
 }
 
 impl fmt::Display for SpillReceipt {

@@ -86,7 +86,6 @@ impl SpillSet {
     }
 
     /// Returns the directory of the spills.
-    #[doc(hidden)]
     pub fn directory(&self) -> &Path {
         &self.directory
     }
@@ -94,13 +93,6 @@ impl SpillSet {
     /// Returns the plan.
     pub fn plan(&self) -> &PartPlan {
         &self.plan
-    }
-
-    /// Returns whether no other run of the job has these receipts: a spill has random bytes. Those of earlier versions
-    /// have none.
-    #[doc(hidden)]
-    pub fn are_of_one_run(&self) -> bool {
-        self.receipts.iter().any(|receipt| receipt.run.is_some())
     }
 
     /// Returns the receipts in ascending order of tasks.

@@ -6,7 +6,7 @@ use crate::diff::stored::Stored;
 use crate::error::{Error, Result};
 use crate::read::shard::Value;
 
-/// What happened to a key.
+/// What happened to a key. There are these three cases: the list is closed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ChangeKind {
     /// Only the new database has the key.

@@ -1,4 +1,4 @@
-//! Compares the minishards of a unit, row by row, or by lookups in the other database.
+//! Compares the minishards of a piece, row by row, or by lookups in the other database.
 
 use std::cmp::Ordering;
 use std::collections::{BTreeSet, VecDeque};
@@ -8,8 +8,8 @@ use std::sync::Mutex;
 use crate::byte_range::ByteRange;
 use crate::bytes::StorageKind;
 use crate::diff::change::{BadPlace, Change, Item, Side};
+use crate::diff::pieces::{MinishardPair, Piece, Shards, Work};
 use crate::diff::stored::{Minishard, Pair, Stored, are_equal};
-use crate::diff::units::{MinishardPair, Shards, Step, Unit};
 use crate::error::Result;
 use crate::format::locks::lock;
 use crate::ids::{MinishardNumber, ShardNumber};
@@ -23,7 +23,7 @@ const MOST_OPEN: usize = 64;
 /// A consumer of items, which may break off.
 type Emit<'a> = dyn FnMut(Item) -> ControlFlow<()> + 'a;
 
-/// How the minishards of a unit are compared.
+/// How the minishards of a piece are compared.
 pub(super) enum Comparison<'a> {
     /// Both databases have a key in the same minishard.
     Merge,
@@ -32,7 +32,7 @@ pub(super) enum Comparison<'a> {
     LookUp(LookedUp<'a>),
 }
 
-/// The totals of a unit.
+/// The totals of a piece.
 #[derive(Default)]
 pub(super) struct Compared {
     /// The number of rows that were walked through.
@@ -50,14 +50,14 @@ impl Comparison<'_> {
         }
     }
 
-    /// Compares the minishards of a unit and passes what it finds to `emit`, until that breaks.
-    pub(super) fn compare(&self, unit: Unit, emit: &mut Emit<'_>) -> Compared {
+    /// Compares the minishards of a piece and passes what it finds to `emit`, until that breaks.
+    pub(super) fn compare(&self, piece: Piece, emit: &mut Emit<'_>) -> Compared {
         let mut compared = Compared::default();
-        let Unit { shards, steps } = unit;
-        for step in steps {
+        let Piece { shards, work } = piece;
+        for step in work {
             let flow = match step {
-                Step::Pass(item) => emit(item),
-                Step::Minishards(pair) => self.compare_minishards(&shards, pair, &mut compared, emit),
+                Work::Pass(item) => emit(item),
+                Work::Minishards(pair) => self.compare_minishards(&shards, pair, &mut compared, emit),
             };
             if flow.is_break() {
                 break;

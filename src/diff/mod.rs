@@ -8,13 +8,13 @@
 // change      what is found: one difference, with the values before and after; equal shards, damage
 // stored      the pairs of a minishard where they are stored, whether two of them are equal, and whether a database still
 //             has one
-// units       the minishards of both databases, in order, in units of work
-// compare     compares the minishards of a unit, also by lookups in the other database
+// pieces       the minishards of both databases, in order, in pieces
+// compare     compares the minishards of a piece, also by lookups in the other database
 
 mod change;
 mod compare;
+mod pieces;
 mod stored;
-mod units;
 
 use std::collections::BTreeSet;
 use std::ops::ControlFlow;
@@ -22,7 +22,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::diff::change::{BadPlace, Item, Side};
 use crate::diff::compare::{Comparison, LookedUp};
-use crate::diff::units::{Unit, Units};
+use crate::diff::pieces::{Piece, Pieces};
 use crate::error::{ErrorLocation, Result};
 use crate::format::spec::ShardingSpec;
 use crate::ids::{MinishardNumber, ShardNumber};
@@ -258,12 +258,12 @@ impl<'a> Run<'a> {
         f: &mut impl FnMut(Result<Change>) -> ControlFlow<B>,
     ) -> ControlFlow<B> {
         let Diff { old, new, options: DiffOptions { threads, progress } } = self.diff;
-        let mut units = Units::new(&old.generation, &new.generation, comparison.looked_up());
-        let next = || if progress.is_cancelled() { None } else { units.next() };
+        let mut pieces = Pieces::new(&old.generation, &new.generation, comparison.looked_up());
+        let next = || if progress.is_cancelled() { None } else { pieces.next() };
         let unchanged = AtomicU64::new(0);
-        let compare = |unit: Unit, emit: &mut dyn FnMut(Vec<Item>, usize) -> ControlFlow<()>| {
+        let compare = |piece: Piece, emit: &mut dyn FnMut(Vec<Item>, usize) -> ControlFlow<()>| {
             let mut batch = Vec::new();
-            let compared = comparison.compare(unit, &mut |item| {
+            let compared = comparison.compare(piece, &mut |item| {
                 batch.push(item);
                 if batch.len() < BATCH { ControlFlow::Continue(()) } else { emit(std::mem::take(&mut batch), BATCH) }
             });

@@ -7,7 +7,7 @@ pub mod descriptors;
 pub mod disk;
 pub mod entry;
 pub(crate) mod identity;
-pub mod owner;
+pub mod owning_process;
 
 use std::ffi::OsStr;
 use std::fs::{self, File};
@@ -24,7 +24,7 @@ pub(crate) use crate::fs::entry::{
     exists, is_dir, is_dir_if_there, is_file, is_link, is_real_dir, is_real_file, is_real_file_if_there,
 };
 pub(crate) use crate::fs::identity::Identity;
-use crate::fs::owner::Owner;
+use crate::fs::owning_process::OwningProcess;
 use crate::threads::progress::Progress;
 
 /// Size of a read when a file is copied or its checksum is computed.
@@ -317,7 +317,7 @@ fn regular(file: File, path: &Path) -> Result<File> {
 #[derive(Debug)]
 pub(crate) struct LockedFile {
     file: File,
-    owner: Owner,
+    owner: OwningProcess,
 }
 
 impl LockedFile {
@@ -429,7 +429,7 @@ fn seal(file: &File, path: &Path) -> Result<()> {
 
 fn locked(lock: io::Result<bool>, file: File, path: &Path) -> Result<Option<LockedFile>> {
     match lock {
-        Ok(true) => Ok(Some(LockedFile { file, owner: Owner::this_process() })),
+        Ok(true) => Ok(Some(LockedFile { file, owner: OwningProcess::this_process() })),
         Ok(false) => Ok(None),
         Err(error) => Err(Error::io("lock", path, error)),
     }

@@ -6,7 +6,7 @@ use std::fmt;
 use std::ops::Range;
 use std::str::FromStr;
 
-use super::key_stats::KeyStats;
+use super::key_stats::{KeyStats, counts_of};
 use super::skew::KeyFacts;
 use crate::error::{Error, Result};
 use crate::format::hash::HashFunction;
@@ -175,6 +175,7 @@ impl Plan {
     /// assert_eq!((plan.spec().minishard_bits(), plan.spec().shard_bits()), (10, 4)); // 16 shards of 825,000 bytes
     /// ```
     pub fn with_max_shard_bytes(stats: &KeyStats, profile: Profile, most: u64) -> Plan {
+        let stats = counts_of(stats);
         let keys = KeyFacts::new(stats);
         let pair_bytes = u128::from(stats.value_bytes()) + u128::from(stats.preamble_bytes());
         let key_bytes = pair_bytes * u128::from(keys.distinct) / u128::from(stats.pairs().max(1));

@@ -35,8 +35,46 @@ const REPEATED_FROM: u64 = 105;
 /// stats.merge(&odd);
 /// assert_eq!(stats.pairs(), 1000);
 /// ```
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct KeyStats(KeyCounts);
+
+impl KeyStats {
+    /// Statistics of no pairs.
+    pub fn new() -> KeyStats {
+        KeyStats::default()
+    }
+
+    /// Counts a pair, given the stored lengths of its preamble (0 without a preamble) and of its value.
+    ///
+    /// A repeated key counts as another pair but as the same distinct key.
+    ///
+    /// Cost: amortized O(1), some tens of nanoseconds.
+    #[inline]
+    pub fn insert(&mut self, key: u64, preamble_len: u64, stored_value_len: u64) {
+        self.0.insert(key, preamble_len, stored_value_len);
+    }
+
+    /// Adds the pairs of `other`, as if each had been inserted.
+    ///
+    /// Cost: a pass over the counts and the samples, independent of the number of pairs.
+    pub fn merge(&mut self, other: &KeyStats) {
+        self.0.merge(&other.0);
+    }
+
+    /// The number of pairs, including those of repeated keys.
+    pub fn pairs(&self) -> u64 {
+        self.0.pairs
+    }
+}
+
+/// Returns what was counted.
+pub fn counts_of(stats: &KeyStats) -> &KeyCounts {
+    &stats.0
+}
+
+/// What [`KeyStats`] counts.
 #[derive(Clone, PartialEq)]
-pub struct KeyStats {
+pub struct KeyCounts {
     pairs: u64,
     value_bytes: u64,
     preamble_bytes: u64,
@@ -74,14 +112,12 @@ impl Bounds {
     }
 }
 
-impl KeyStats {
-    /// Log2 of the size of the blocks in [`block_sample`](KeyStats::block_sample).
-    #[doc(hidden)]
+impl KeyCounts {
+    /// Log2 of the size of the blocks in [`block_sample`](KeyCounts::block_sample).
     pub const SAMPLE_BLOCK_BITS: u8 = 10;
 
-    /// Statistics of no pairs.
-    pub fn new() -> KeyStats {
-        KeyStats {
+    fn new() -> KeyCounts {
+        KeyCounts {
             pairs: 0,
             value_bytes: 0,
             preamble_bytes: 0,
@@ -89,17 +125,12 @@ impl KeyStats {
             low_bits: BitCounts::new(LOW_BITS),
             high_bits: BitCounts::new(HIGH_BITS),
             by_key: KeySample::new(0),
-            by_block: KeySample::new(KeyStats::SAMPLE_BLOCK_BITS),
+            by_block: KeySample::new(KeyCounts::SAMPLE_BLOCK_BITS),
         }
     }
 
-    /// Counts a pair, given the stored lengths of its preamble (0 without a preamble) and of its value.
-    ///
-    /// A repeated key counts as another pair but as the same distinct key.
-    ///
-    /// Cost: amortized O(1), some tens of nanoseconds.
     #[inline]
-    pub fn insert(&mut self, key: u64, preamble_len: u64, stored_value_len: u64) {
+    fn insert(&mut self, key: u64, preamble_len: u64, stored_value_len: u64) {
         self.pairs = self.pairs.saturating_add(1);
         self.value_bytes = self.value_bytes.saturating_add(stored_value_len);
         self.preamble_bytes = self.preamble_bytes.saturating_add(preamble_len);
@@ -111,10 +142,7 @@ impl KeyStats {
         self.by_block.insert(key);
     }
 
-    /// Adds the pairs of `other`, as if each had been inserted.
-    ///
-    /// Cost: a pass over the counts and the samples, independent of the number of pairs.
-    pub fn merge(&mut self, other: &KeyStats) {
+    fn merge(&mut self, other: &KeyCounts) {
         self.pairs = self.pairs.saturating_add(other.pairs);
         self.value_bytes = self.value_bytes.saturating_add(other.value_bytes);
         self.preamble_bytes = self.preamble_bytes.saturating_add(other.preamble_bytes);
@@ -134,31 +162,26 @@ impl KeyStats {
     }
 
     /// The stored bytes of all values, without preambles.
-    #[doc(hidden)]
     pub fn value_bytes(&self) -> u64 {
         self.value_bytes
     }
 
     /// The stored bytes of all preambles.
-    #[doc(hidden)]
     pub fn preamble_bytes(&self) -> u64 {
         self.preamble_bytes
     }
 
     /// The smallest key; `None` without pairs.
-    #[doc(hidden)]
     pub fn smallest_key(&self) -> Option<u64> {
         self.bounds.map(|bounds| bounds.smallest)
     }
 
     /// The largest key; `None` without pairs.
-    #[doc(hidden)]
     pub fn largest_key(&self) -> Option<u64> {
         self.bounds.map(|bounds| bounds.largest)
     }
 
     /// The bits in which keys differ; 0 without pairs.
-    #[doc(hidden)]
     pub fn varying_bits(&self) -> u64 {
         self.bounds.map_or(0, |bounds| bounds.any & !bounds.all)
     }
@@ -169,7 +192,6 @@ impl KeyStats {
     /// largest key. Patterns with a bit above that one may be left out, since no key has them.
     ///
     /// Cost: a pass over at most 65,536 counts.
-    #[doc(hidden)]
     pub fn counts_by_bits(&self, bits: Range<u32>) -> Option<Vec<u64>> {
         if bits.end <= self.low_bits.bits().end {
             Some(self.low_bits.by_bits(&bits))
@@ -183,7 +205,6 @@ impl KeyStats {
     /// A uniform sample of the distinct keys, ascending: all of them up to 24,576, more than 10,000 otherwise.
     ///
     /// Cost: sorts the sample.
-    #[doc(hidden)]
     pub fn key_sample(&self) -> Vec<u64> {
         self.by_key.settled().keys
     }
@@ -191,7 +212,6 @@ impl KeyStats {
     /// Every key of a uniform sample of aligned blocks of 1024 numbers, ascending: at most 24,576 keys.
     ///
     /// Cost: sorts the sample.
-    #[doc(hidden)]
     pub fn block_sample(&self) -> Vec<u64> {
         self.by_block.settled().keys
     }
@@ -208,17 +228,17 @@ impl KeyStats {
     }
 }
 
-impl Default for KeyStats {
-    fn default() -> KeyStats {
-        KeyStats::new()
+impl Default for KeyCounts {
+    fn default() -> KeyCounts {
+        KeyCounts::new()
     }
 }
 
-impl Eq for KeyStats {}
+impl Eq for KeyCounts {}
 
-impl fmt::Debug for KeyStats {
+impl fmt::Debug for KeyCounts {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("KeyStats")
+        f.debug_struct("KeyCounts")
             .field("pairs", &self.pairs)
             .field("value_bytes", &self.value_bytes)
             .field("preamble_bytes", &self.preamble_bytes)
@@ -233,8 +253,8 @@ mod tests {
     use crate::spec::HashFunction;
     use quickcheck::{QuickCheck, TestResult};
 
-    fn stats(pairs: &[(u64, u64, u64)]) -> KeyStats {
-        let mut stats = KeyStats::new();
+    fn stats(pairs: &[(u64, u64, u64)]) -> KeyCounts {
+        let mut stats = KeyCounts::new();
         pairs.iter().for_each(|&(key, preamble, value)| stats.insert(key, preamble, value));
         stats
     }
@@ -294,12 +314,12 @@ mod tests {
     fn memory_is_bounded() {
         let counts = (size_of::<u32>() << LOW_BITS) + (size_of::<u32>() << HIGH_BITS);
         let samples = 2 * crate::plan::sample::LIMIT * size_of::<u64>();
-        assert!(size_of::<KeyStats>() + counts + samples < 768 << 10);
+        assert!(size_of::<KeyCounts>() + counts + samples < 768 << 10);
     }
 
     #[test]
     fn no_pairs_have_no_bounds() {
-        let none = KeyStats::new();
+        let none = KeyCounts::new();
         assert_eq!((none.smallest_key(), none.largest_key(), none.varying_bits()), (None, None, 0));
         let mut merged = none.clone();
         merged.merge(&none);

@@ -23,7 +23,7 @@
 
 mod bit_counts;
 mod choice;
-mod key_stats;
+pub(crate) mod key_stats;
 pub(crate) mod poisson;
 mod sample;
 mod skew;

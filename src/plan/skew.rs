@@ -14,7 +14,7 @@
 use std::ops::Range;
 
 use super::bit_counts::mask;
-use super::key_stats::KeyStats;
+use super::key_stats::KeyCounts;
 use super::poisson;
 
 /// Source 3 applies from this many sampled keys per shard.
@@ -25,7 +25,7 @@ const SHARED_TOP: usize = 50;
 
 /// What the choice asks about the keys, computed once.
 pub(super) struct KeyFacts<'a> {
-    stats: &'a KeyStats,
+    stats: &'a KeyCounts,
     /// The number of distinct keys.
     pub(super) distinct: u64,
     /// `None` without pairs.
@@ -45,7 +45,7 @@ pub(super) struct Steps {
 }
 
 impl<'a> KeyFacts<'a> {
-    pub(super) fn new(stats: &'a KeyStats) -> KeyFacts<'a> {
+    pub(super) fn new(stats: &'a KeyCounts) -> KeyFacts<'a> {
         let (sample, distinct) = stats.distinct_keys();
         let bits = stats.varying_bits().trailing_zeros();
         let in_steps = |key: u64| key.checked_shr(bits).unwrap_or(0);
@@ -121,7 +121,7 @@ impl<'a> KeyFacts<'a> {
     /// If shards are no larger than the sampled blocks: the counts of the sampled shards. The largest of all shards
     /// exceeds the largest sampled one by as much as for Poisson numbers of their variance.
     fn of_small_shards(&self, bits: &Range<u32>) -> Option<f64> {
-        if bits.start > KeyStats::SAMPLE_BLOCK_BITS.into() {
+        if bits.start > KeyCounts::SAMPLE_BLOCK_BITS.into() {
             return None;
         }
         let counts = ShardCounts::of(&self.stats.block_sample(), bits)?;

@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use arc_swap::ArcSwap;
 
 use crate::bytes::{MapPermission, StorageKind};
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, ErrorKind, Result, panicked};
 use crate::format::info;
 use crate::format::locks::lock;
 use crate::fs::entry;
@@ -259,7 +259,7 @@ impl ShardDb {
         let _refresh = lock(&self.shared.refresh);
         self.following().begin();
         let result = catch_unwind(AssertUnwindSafe(|| self.find_and_swap(accept)))
-            .unwrap_or_else(|panic| Err(Error::panicked("a refresh, or its hook `before_swap`,", &*panic)));
+            .unwrap_or_else(|panic| Err(panicked("a refresh, or its hook `before_swap`,", &*panic)));
         self.following().end(&result);
         result
     }

@@ -15,7 +15,7 @@ pub(super) struct Following {
     checked: Moment,
     swaps: u64,
     failures: u64,
-    last_error: Option<(String, Moment)>,
+    last_error: Option<(Error, Moment)>,
     /// The thread that is in a refresh.
     thread: Option<ThreadId>,
 }
@@ -61,7 +61,7 @@ impl Following {
     }
 
     pub(super) fn note_error(&mut self, error: &Error) {
-        self.last_error = Some((error.to_string(), Moment::now()));
+        self.last_error = Some((error.clone(), Moment::now()));
     }
 
     pub(super) fn stats(&self, current: &Snapshot, open_generations: usize) -> DatabaseStats {
@@ -77,7 +77,7 @@ impl Following {
             last_error: self
                 .last_error
                 .as_ref()
-                .map(|(message, when)| LastError { message: message.clone(), ago: since(*when) }),
+                .map(|(error, when)| LastError { error: error.clone(), ago: since(*when) }),
             current: current.stats(),
         }
     }
@@ -106,7 +106,7 @@ impl Moment {
 /// let stats = sharddb::ShardDb::open("store")?.stats();
 /// println!("the data is at most {:?} old", stats.age);
 /// if stats.failures > 0 {
-///     println!("{:?}", stats.last_error);
+///     println!("{:?}", stats.last_error.map(|last| last.error));
 /// }
 /// # Ok(()) }
 /// ```
@@ -136,11 +136,11 @@ pub struct DatabaseStats {
 }
 
 /// The last error of a refresh or of a hook; see [`DatabaseStats`].
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct LastError {
-    /// The error as text.
-    pub message: String,
+    /// The error.
+    pub error: Error,
     /// The time since it occurred.
     pub ago: Duration,
 }

@@ -26,10 +26,10 @@ use crate::read::snapshot::Snapshot;
 /// assert_eq!(value, b"seven");
 /// ```
 #[derive(Clone)]
-pub struct OwnedValue(Owner);
+pub struct OwnedValue(Held);
 
 #[derive(Clone)]
-enum Owner {
+enum Held {
     Shard { shard: Shard, range: ByteRange },
     Bytes(Arc<AlignedBytes>),
 }
@@ -79,7 +79,7 @@ impl OwnedValue {
     pub(crate) fn new(shard: &Shard, value: Value<'_>) -> OwnedValue {
         match value.into_bytes() {
             Bytes::Borrowed(bytes) => match shard.reader().range_of(bytes) {
-                Some(range) => OwnedValue(Owner::Shard { shard: shard.clone(), range }),
+                Some(range) => OwnedValue(Held::Shard { shard: shard.clone(), range }),
                 None => OwnedValue::from(bytes.to_vec()),
             },
             Bytes::Owned(bytes) => OwnedValue::from_bytes(bytes),
@@ -87,7 +87,7 @@ impl OwnedValue {
     }
 
     fn from_bytes(bytes: AlignedBytes) -> OwnedValue {
-        OwnedValue(Owner::Bytes(Arc::new(bytes)))
+        OwnedValue(Held::Bytes(Arc::new(bytes)))
     }
 }
 
@@ -102,8 +102,8 @@ impl Deref for OwnedValue {
 
     fn deref(&self) -> &[u8] {
         match &self.0 {
-            Owner::Shard { shard, range } => shard.reader().mapped_or_loaded(*range).unwrap_or_default(),
-            Owner::Bytes(bytes) => bytes,
+            Held::Shard { shard, range } => shard.reader().mapped_or_loaded(*range).unwrap_or_default(),
+            Held::Bytes(bytes) => bytes,
         }
     }
 }

@@ -8,9 +8,9 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, ErrorKind, Result, panicked};
 use crate::format::locks::lock;
-use crate::fs::owner::Owner;
+use crate::fs::owning_process::OwningProcess;
 use crate::read::database::{ShardDb, Swap};
 use crate::read::snapshot::Snapshot;
 use crate::store::GenerationId;
@@ -157,7 +157,7 @@ impl WatchOptions {
         let run = move || run(followers, &options, &thread_signal);
         let thread = thread::Builder::new().name("sharddb-watch".to_string()).spawn(run);
         let thread = thread.map_err(|error| Error::io("start a thread to watch", "".as_ref(), error))?;
-        Ok(Watch { thread: Some(thread), signal, owner: Owner::this_process() })
+        Ok(Watch { thread: Some(thread), signal, owner: OwningProcess::this_process() })
     }
 
     fn accept(&self, new: &Snapshot) -> Result<()> {
@@ -197,7 +197,7 @@ impl fmt::Debug for WatchOptions {
 pub struct Watch {
     thread: Option<JoinHandle<()>>,
     signal: Arc<Signal>,
-    owner: Owner,
+    owner: OwningProcess,
 }
 
 impl Watch {
@@ -352,7 +352,7 @@ impl Follower {
     fn after(&self, options: &WatchOptions, swap: &Swap) {
         let Some(after_swap) = &options.after_swap else { return };
         if let Err(panic) = catch_unwind(AssertUnwindSafe(|| after_swap(&swap.old, &swap.new))) {
-            self.db.note_error(&Error::panicked("the hook `after_swap`", &*panic));
+            self.db.note_error(&panicked("the hook `after_swap`", &*panic));
         }
     }
 }

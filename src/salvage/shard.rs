@@ -14,7 +14,7 @@ use crate::ids::{Location, MinishardNumber, ShardNumber};
 use crate::read::generation::Generation;
 use crate::read::shard::{ShardReader, ValueBudget};
 use crate::salvage::Outcome;
-use crate::salvage::survey::{Owner, Survey, is_zlib, misplaced, read_index};
+use crate::salvage::survey::{HomeShard, Survey, is_zlib, misplaced, read_index};
 use crate::verify::FindingKind;
 use crate::write::BulkLoader;
 
@@ -67,9 +67,9 @@ impl<'a, 'b> ShardSalvage<'a, 'b> {
     /// Errors: those of the loader.
     pub(super) fn run(mut self) -> Result<()> {
         let survey = Survey::of(self.shard, self.keys, self.max_index_bytes, self.outcome);
-        let owner = self.owner(&survey);
+        let home = self.home(&survey);
         for (number, range) in &survey.minishards {
-            let here = Location { shard: owner, minishard: *number };
+            let here = Location { shard: home, minishard: *number };
             match read_index(self.shard, *range, self.max_index_bytes) {
                 Ok(index) => self.salvage_minishard(&survey, here, &index)?,
                 Err(error) => self.lose(*number, FindingKind::BadMinishardIndex, error), // changed after the survey read it
@@ -80,15 +80,15 @@ impl<'a, 'b> ShardSalvage<'a, 'b> {
 
     /// Returns the shard that the keys belong to: another one than the file's name says if all keys hash to that, and
     /// either there are enough of them, or the file of that name has the keys of another shard too.
-    fn owner(&self, survey: &Survey) -> ShardNumber {
+    fn home(&self, survey: &Survey) -> ShardNumber {
         let named = self.shard.number;
-        let Some(owner) = survey.owner.shard().filter(|owner| *owner != named) else { return named };
-        if survey.owner.is_certain(self.shard.spec.hash_function()) {
-            return owner;
+        let Some(home) = survey.home.shard().filter(|home| *home != named) else { return named };
+        if survey.home.is_certain(self.shard.spec.hash_function()) {
+            return home;
         }
-        let other = self.generation.open_shard_apart(owner).ok().flatten();
-        match other.and_then(|other| Owner::of_file(&other)) {
-            Some(theirs) if theirs != owner => owner,
+        let other = self.generation.open_shard_apart(home).ok().flatten();
+        match other.and_then(|other| HomeShard::of_file(&other)) {
+            Some(theirs) if theirs != home => home,
             _ => named,
         }
     }

@@ -33,7 +33,7 @@ pub(super) struct Survey {
     /// Whether shard index entries are moved to the first slots, as neuroglancer-scripts does.
     pub(super) is_compacted: bool,
     /// The shard to which the keys hash, which may be another one than the file's name says.
-    pub(super) owner: Owner,
+    pub(super) home: HomeShard,
 }
 
 /// Reads an index. It may be zlib in place of gzip.
@@ -81,7 +81,7 @@ struct Surveyor<'a> {
     /// See [`Survey::named`].
     named: NamedRangesBuilder,
     slots: Slots,
-    owner: Owner,
+    home: HomeShard,
     lost: Vec<(MinishardNumber, FindingKind, Error)>,
 }
 
@@ -96,7 +96,7 @@ impl<'a> Surveyor<'a> {
             indexes: shard.named_ranges(),
             named: shard.named_ranges(),
             slots: Slots::default(),
-            owner: Owner::default(),
+            home: HomeShard::default(),
             lost: Vec::new(),
         }
     }
@@ -138,19 +138,19 @@ impl<'a> Surveyor<'a> {
                 same.iter().for_each(|place| self.lose(*place, FindingKind::IndexOverlap, Error::corrupt(&*message)));
                 continue;
             }
-            let owner = if same.len() == 1 { *first } else { self.owner(same).unwrap_or(*first) };
-            let others = same.iter().filter(|other| **other != owner);
+            let home = if same.len() == 1 { *first } else { self.home(same).unwrap_or(*first) };
+            let others = same.iter().filter(|other| **other != home);
             let message =
-                format!("expected a minishard index of its own, found one that minishard {} has too", owner.0.get());
+                format!("expected a minishard index of its own, found one that minishard {} has too", home.0.get());
             others.for_each(|place| self.lose(*place, FindingKind::IndexOverlap, Error::corrupt(&*message)));
-            chosen.push(owner);
+            chosen.push(home);
         }
         chosen.sort_unstable_by_key(|(number, _)| *number);
         chosen
     }
 
     /// Returns, of several entries that name one index, the entry of the minishard that its keys hash to.
-    fn owner(&self, same: &[NamedIndex]) -> Option<NamedIndex> {
+    fn home(&self, same: &[NamedIndex]) -> Option<NamedIndex> {
         let (_, range) = same.first()?;
         let index = read_index(self.shard, *range, self.cap).ok()?;
         let location = index.common_location(|id| self.shard.spec.route(id))?;
@@ -169,7 +169,7 @@ impl<'a> Surveyor<'a> {
             return self.lose((number, range), FindingKind::BadMinishardIndex, error);
         }
         self.slots.enter(shard, number, index.common_location(|id| shard.spec.route(id)));
-        self.owner.add(&shard.spec, rows);
+        self.home.add(&shard.spec, rows);
         self.indexes.push_value(range); // a plain range, without the checks after the index
         self.minishards.insert(number, range);
         if shard.compare_index_check(number, &index).is_ok() {
@@ -215,14 +215,14 @@ impl<'a> Surveyor<'a> {
             indexes: self.indexes.finish(),
             named: self.named.finish(),
             is_compacted: self.slots.are_compacted(),
-            owner: self.owner,
+            home: self.home,
         }
     }
 }
 
 /// The shard to which all keys of a file hash.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Owner {
+pub(super) struct HomeShard {
     /// The shard of the first key.
     shard: Option<ShardNumber>,
     is_mixed: bool,
@@ -230,7 +230,7 @@ pub(super) struct Owner {
     minishards: u64,
 }
 
-impl Owner {
+impl HomeShard {
     /// Number of keys that a murmur hash leads to one shard only if they belong to it. Damage moves each key elsewhere.
     const ENOUGH_KEYS: u64 = 8;
 
@@ -240,11 +240,11 @@ impl Owner {
 
     /// Returns the shard to which all keys of a file hash; `None` if they hash to several, or a key cannot be read.
     pub(super) fn of_file(file: &Shard) -> Option<ShardNumber> {
-        let mut owner = Owner::default();
+        let mut home = HomeShard::default();
         for key in file.keys() {
-            owner.add_key(file.reader().spec.route(key.ok()?).shard);
+            home.add_key(file.reader().spec.route(key.ok()?).shard);
         }
-        owner.shard()
+        home.shard()
     }
 
     /// Adds the keys of a minishard.
@@ -266,8 +266,8 @@ impl Owner {
     /// Returns whether enough keys agree to rule out one damaged place as the reason.
     pub(super) fn is_certain(&self, hash: HashFunction) -> bool {
         match hash {
-            HashFunction::Identity => self.minishards >= Owner::ENOUGH_MINISHARDS,
-            HashFunction::MurmurHash3X86_128 => self.keys >= Owner::ENOUGH_KEYS,
+            HashFunction::Identity => self.minishards >= HomeShard::ENOUGH_MINISHARDS,
+            HashFunction::MurmurHash3X86_128 => self.keys >= HomeShard::ENOUGH_KEYS,
         }
     }
 }

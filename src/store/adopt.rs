@@ -85,7 +85,7 @@ impl Foreign {
                     moved::forget(store, id);
                     error
                 }
-                _ => error.and(&MovedIn { id, from: self.directory.clone() }.to_string()),
+                _ => error.context(&MovedIn { id, from: self.directory.clone() }.to_string()),
             }
         })
     }
@@ -247,5 +247,5 @@ fn check_sharding(manifest: &Manifest, info: &[u8]) -> Result<()> {
     let Some(sharding) = json::pointer(json::parse(info)?, "/sharding")? else {
         return Err(Error::invalid_spec("expected a member \"sharding\" in info, found none"));
     };
-    manifest.check_sharding(&ShardingSpec::from_value(sharding)?)
+    manifest.check_sharding(&ShardingSpec::from_json(sharding.get())?)
 }

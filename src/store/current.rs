@@ -12,9 +12,8 @@ use crate::store::{CURRENT, GenerationId, scratch};
 pub(crate) fn read(store: &Path) -> Result<Option<GenerationId>> {
     let path = store.join(CURRENT);
     let read = fs::read_link(&path).map_err(|error| match error.kind() {
-        ErrorKind::Corrupt => {
-            error.and("current is no link, as in a copy that followed links: roll back to a generation by its number")
-        }
+        ErrorKind::Corrupt => error
+            .context("current is no link, as in a copy that followed links: roll back to a generation by its number"),
         _ => error,
     });
     let Some(name) = read? else { return Ok(None) };

@@ -52,25 +52,23 @@ impl GenerationId {
         exact.then(|| digits.parse().ok().map(GenerationId))?
     }
 
-    /// Parses the name of a generation as people write it: `gen-0000000003`, `gen-3`, or just `3`.
-    ///
-    /// Errors: `InvalidInput`.
-    #[doc(hidden)]
-    pub fn from_text(text: &str) -> Result<GenerationId> {
-        let number = text.strip_prefix(PREFIX).unwrap_or(text);
-        let digits = !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit());
-        match number.parse::<u64>() {
-            Ok(number) if digits => GenerationId::new(number),
-            _ => text.parse(),
-        }
-    }
-
     /// Returns the next number.
     ///
     /// Errors: `InvalidInput` after the last number of ten digits.
-    #[doc(hidden)]
-    pub fn next(self) -> Result<GenerationId> {
+    pub(crate) fn next(self) -> Result<GenerationId> {
         GenerationId::new(self.0 + 1)
+    }
+}
+
+/// Parses the name of a generation as people write it: `gen-0000000003`, `gen-3`, or just `3`.
+///
+/// Errors: `InvalidInput`.
+pub fn generation_of_text(text: &str) -> Result<GenerationId> {
+    let number = text.strip_prefix(PREFIX).unwrap_or(text);
+    let digits = !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit());
+    match number.parse::<u64>() {
+        Ok(number) if digits => GenerationId::new(number),
+        _ => text.parse(),
     }
 }
 
@@ -104,10 +102,10 @@ mod tests {
     #[test]
     fn text_names_or_numbers_a_generation() {
         for text in ["3", "0000000003", "gen-3", "gen-0000000003"] {
-            assert_eq!(GenerationId::from_text(text).unwrap().get(), 3, "{text}");
+            assert_eq!(generation_of_text(text).unwrap().get(), 3, "{text}");
         }
         for text in ["", "-3", "+3", "gen-", "gen-+3", "gen-gen-3", "gen-0000000003/", "99999999999", "current"] {
-            assert!(GenerationId::from_text(text).is_err(), "{text}");
+            assert!(generation_of_text(text).is_err(), "{text}");
         }
     }
 

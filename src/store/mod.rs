@@ -17,12 +17,12 @@
 //! Nothing is changed before a directory is recognised as a store (`path_class`). A file is removed only if both its
 //! name and its contents are those that a writer of this program makes (`contents`, `scratch`).
 
-mod adopt;
+pub(crate) mod adopt;
 pub(crate) mod contents;
 mod current;
 mod current_copy;
 mod gc;
-mod generation_id;
+pub(crate) mod generation_id;
 mod history;
 mod intact;
 #[cfg(test)]
@@ -37,7 +37,7 @@ pub(crate) mod parts_entry;
 mod path_class;
 mod publish;
 pub(crate) mod scratch;
-mod staging;
+pub(crate) mod staging;
 #[cfg(test)]
 pub(crate) mod testing;
 #[cfg(test)]
@@ -51,7 +51,6 @@ use crate::format::manifest::{self, Manifest};
 use crate::fs;
 use crate::threads::progress::Progress;
 
-pub use self::adopt::LocalGeneration;
 pub(crate) use self::current::read as read_current;
 pub use self::gc::{GcFailure, GcReport};
 pub use self::generation_id::GenerationId;
@@ -60,7 +59,6 @@ pub(crate) use self::link::Shared;
 pub use self::moved::MovedIn;
 pub(crate) use self::publish::{CompleteGeneration, PendingGeneration, Replaced};
 pub(crate) use self::scratch::is_candidate;
-pub use self::staging::{StagedFile, Staging};
 
 use self::adopt::Foreign;
 use self::lock::Lock;

@@ -23,7 +23,7 @@ use crate::format::locks::lock;
 use crate::format::manifest::{self, Manifest};
 use crate::format::nested::NestedSharding;
 use crate::fs;
-use crate::fs::owner::Owner;
+use crate::fs::owning_process::OwningProcess;
 use crate::store::lease::Claim;
 use crate::store::lock::Lock;
 use crate::store::{GenerationId, LEASE, current, current_or_newest, generations, history, intact, scratch, totals};
@@ -32,14 +32,18 @@ use crate::store::{GenerationId, LEASE, current, current_or_newest, generations,
 #[derive(Clone, Debug)]
 pub(super) struct SharedLock {
     /// The process that took the lock, and not one that was forked from it.
-    owner: Owner,
+    owner: OwningProcess,
     store: PathBuf,
     lock: Arc<Mutex<Lock>>,
 }
 
 impl SharedLock {
     pub(super) fn new(store: &Path, lock: Lock) -> SharedLock {
-        SharedLock { owner: Owner::this_process(), store: store.to_path_buf(), lock: Arc::new(Mutex::new(lock)) }
+        SharedLock {
+            owner: OwningProcess::this_process(),
+            store: store.to_path_buf(),
+            lock: Arc::new(Mutex::new(lock)),
+        }
     }
 
     /// Waits until no other operation of this writer changes the store. Returns a guard of the lock, which ends the new

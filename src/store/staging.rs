@@ -158,51 +158,47 @@ impl StagedFile {
     }
 }
 
-impl Store {
-    /// Returns the paths of local shard files that have the bytes of shards of another generation, by their number: those
-    /// with equal records, if these have a digest and the files their length.
-    ///
-    /// Cost: reads the manifest of every complete generation. A damaged one is passed over.
-    ///
-    /// Errors: `Io`.
-    #[doc(hidden)]
-    pub fn shards_like(&self, wanted: &Manifest) -> Result<HashMap<ShardNumber, PathBuf>> {
-        let mut found = HashMap::new();
-        for id in generations(&self.path)? {
-            let directory = self.generation_path(id);
-            let text = manifest_text(&directory)?;
-            let Some(manifest) = text.and_then(|text| Manifest::parse(&text).ok()) else { continue };
-            let is_wanted = |shard: &&ShardRecord| shard.digest.is_some() && wanted.shard(shard.number) == Some(*shard);
-            for shard in manifest.shards.iter().filter(is_wanted) {
-                let path = manifest.shard_path(&directory, shard.number);
-                match intact::check_len(&path, shard.bytes) {
-                    Ok(()) => _ = found.insert(shard.number, path), // the newest generation wins
-                    Err(error) if intact::is_damage(&error) => {}
-                    Err(error) => return Err(error),
-                }
+/// Returns the paths of local shard files that have the bytes of shards of another generation, by their number: those
+/// with equal records, if these have a digest and the files their length.
+///
+/// Cost: reads the manifest of every complete generation. A damaged one is passed over.
+///
+/// Errors: `Io`.
+pub fn shards_like(store: &Store, wanted: &Manifest) -> Result<HashMap<ShardNumber, PathBuf>> {
+    let mut found = HashMap::new();
+    for id in generations(store.path())? {
+        let directory = store.generation_path(id);
+        let text = manifest_text(&directory)?;
+        let Some(manifest) = text.and_then(|text| Manifest::parse(&text).ok()) else { continue };
+        let is_wanted = |shard: &&ShardRecord| shard.digest.is_some() && wanted.shard(shard.number) == Some(*shard);
+        for shard in manifest.shards.iter().filter(is_wanted) {
+            let path = manifest.shard_path(&directory, shard.number);
+            match intact::check_len(&path, shard.bytes) {
+                Ok(()) => _ = found.insert(shard.number, path), // the newest generation wins
+                Err(error) if intact::is_damage(&error) => {}
+                Err(error) => return Err(error),
             }
         }
-        Ok(found)
     }
+    Ok(found)
+}
 
-    /// Returns the current generation, synced, if it has the files of a generation with this manifest: if the manifests have
-    /// the same text, with the digests of all files.
-    #[doc(hidden)]
-    pub fn current_with(&self, manifest: &Manifest, wanted: &[u8]) -> Result<Option<GenerationId>> {
-        if !manifest.has_all_digests() {
-            return Ok(None);
-        }
-        let Some(id) = self.current()? else { return Ok(None) };
-        let text = manifest_text(&self.generation_path(id))?;
-        if text.is_none_or(|text| text != wanted) {
-            return Ok(None);
-        }
-        if intact::damage_of(&self.path, id)?.is_some() {
-            return Ok(None); // a file is missing or cut off, and the pull mends that
-        }
-        intact::sync(&self.path, id)?; // a copy or a restore may have left it in the page cache
-        Ok(Some(id))
+/// Returns the current generation, synced, if it has the files of a generation with this manifest: if the manifests have
+/// the same text, with the digests of all files.
+pub fn current_with(store: &Store, manifest: &Manifest, wanted: &[u8]) -> Result<Option<GenerationId>> {
+    if !manifest.has_all_digests() {
+        return Ok(None);
     }
+    let Some(id) = store.current()? else { return Ok(None) };
+    let text = manifest_text(&store.generation_path(id))?;
+    if text.is_none_or(|text| text != wanted) {
+        return Ok(None);
+    }
+    if intact::damage_of(store.path(), id)?.is_some() {
+        return Ok(None); // a file is missing or cut off, and the pull mends that
+    }
+    intact::sync(store.path(), id)?; // a copy or a restore may have left it in the page cache
+    Ok(Some(id))
 }
 
 /// Reads the manifest of a local generation; `None` if it is no file of a possible length.

@@ -14,7 +14,7 @@ use std::ops::ControlFlow;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 
-use crate::error::{Error, Result};
+use crate::error::{Result, panicked};
 use crate::format::locks::lock;
 
 /// What works on a unit: gets the unit, and a function that takes each result with the room that it needs while it waits.
@@ -54,7 +54,7 @@ pub fn in_order<U, T: Send, B>(
         let taken = flow.take_all(&mut take);
         flow.stop();
         match started.into_iter().filter_map(|thread| thread.join().err()).next() {
-            Some(panic) if taken.is_continue() => Err(Error::panicked("a thread", &*panic)),
+            Some(panic) if taken.is_continue() => Err(panicked("a thread", &*panic)),
             _ => Ok(taken),
         }
     })

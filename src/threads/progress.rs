@@ -183,19 +183,16 @@ impl Progress {
     }
 
     /// Returns a progress with counts of its own that is cancelled with this one.
-    #[doc(hidden)]
     pub fn apart(&self) -> Progress {
         Progress::cancelled_by(&self.cancelled)
     }
 
-    /// Begins a step; a total of 0 is unknown.
-    #[doc(hidden)]
+    /// Begins a step, of which 0 is done; a total of 0 is unknown. For programs that show their own work too.
     pub fn begin(&self, phase: Phase, total: u64) {
         self.begin_counting(phase, phase.unit(), total);
     }
 
     /// Begins a step that counts something else than its phase usually does.
-    #[doc(hidden)]
     pub fn begin_counting(&self, phase: Phase, unit: Unit, total: u64) {
         let counts = &self.counts;
         counts.phase.store(number_of(&Phase::ALL, phase), Ordering::Relaxed);
@@ -205,14 +202,16 @@ impl Progress {
         counts.step.fetch_add(1, Ordering::Release);
     }
 
-    /// Adds what is done.
-    #[doc(hidden)]
+    /// Adds to what is done of this step.
     pub fn add(&self, done: u64) {
         self.counts.done.fetch_add(done, Ordering::Relaxed);
     }
 
-    /// Errors: `Cancelled`.
-    #[doc(hidden)]
+    /// Returns an error if the operation was cancelled.
+    ///
+    /// # Errors
+    ///
+    /// `Cancelled`.
     pub fn check(&self) -> Result<()> {
         if self.is_cancelled() { Err(Error::new(ErrorKind::Cancelled, "the operation was cancelled")) } else { Ok(()) }
     }

@@ -6,27 +6,51 @@ use crate::format::layout::Layout;
 use crate::ids::minishard_number;
 use crate::plural::Plural;
 use crate::verify::VerifyLevel;
-use crate::verify::extents::{Extent, ExtentKind, Gap};
+use crate::verify::extents::{Chains, Extent, ExtentKind, Extents, Gap, Link};
 use crate::verify::finding::FindingKind;
 use crate::verify::shard::ShardVerifier;
 
+/// Maximum number of chains in a foreign shard. A native one has one; CloudVolume stores minishards in any order, and the indexes
+/// after all values.
+const MOST_FOREIGN_CHAINS: usize = 1 << 16;
+
 impl ShardVerifier<'_> {
+    /// Adds the byte range of an index or a value.
+    ///
+    /// Where ranges follow each other, it is compared with the one before it, of which nothing is kept then. If there is anything
+    /// to report, the shard is verified again with all ranges in memory: another one may be in the gap.
+    pub(super) fn add_extent(&mut self, extent: Extent) {
+        let most = if self.shard.layout.is_some() { 1 } else { MOST_FOREIGN_CHAINS };
+        match &mut self.state.extents {
+            Extents::All(all) => all.push(extent),
+            Extents::Chains(chains) => match chains.link(extent, most) {
+                Link::Begins => {}
+                Link::Follows(last) => self.verify_link(&last, &extent),
+                Link::Breaks => self.state.needs_all_extents = true,
+            },
+        }
+    }
+
+    fn verify_link(&mut self, last: &Extent, extent: &Extent) {
+        if last.end == extent.start && !last.is_empty() {
+            return; // as nearly all do
+        }
+        let reported = self.report.reported();
+        self.verify_sharing(last, last, extent);
+        self.verify_gap(last, Some(*extent));
+        self.state.needs_all_extents |= self.report.reported() != reported;
+    }
+
     /// Verifies that no bytes are named twice, and the lengths and contents of gaps.
     pub(super) fn verify_extents(&mut self) {
-        let extents = std::mem::take(&mut self.state.extents).into_sorted();
         let index = ByteRange { start: 0, end: self.shard.base() };
         let shard_index = Extent::new(ExtentKind::ShardIndex, minishard_number(0), 0, index);
-        let (mut furthest, mut last) = (shard_index, shard_index);
-        let mut unnamed = Unnamed::default();
-        for extent in extents {
-            self.verify_sharing(&furthest, &last, &extent);
-            self.verify_gap(&furthest, Some(extent), &mut unnamed);
-            if extent.end >= furthest.end {
-                furthest = extent;
-            }
-            last = extent;
-        }
-        self.verify_gap(&furthest, None, &mut unnamed);
+        let furthest = match std::mem::take(&mut self.state.extents) {
+            Extents::Chains(chains) => self.verify_chains(chains, shard_index),
+            Extents::All(extents) => self.verify_all(extents, shard_index),
+        };
+        self.verify_gap(&furthest, None);
+        let unnamed = std::mem::take(&mut self.state.unnamed);
         if let Some(first) = unnamed.first {
             let message = format!(
                 "expected an index to name every byte, found {} in {} that no index names",
@@ -35,6 +59,30 @@ impl ShardVerifier<'_> {
             );
             self.report_finding(FindingKind::UnnamedBytes, Error::corrupt(message).at_offset(first));
         }
+    }
+
+    /// Compares the chains with each other. Returns the end of the last.
+    fn verify_chains(&mut self, chains: Chains, mut last: Extent) -> Extent {
+        for chain in chains.into_sorted() {
+            self.verify_link(&last, &chain.first);
+            last = chain.last;
+        }
+        last
+    }
+
+    /// Compares all extents. Returns the one that ends last.
+    fn verify_all(&mut self, mut extents: Vec<Extent>, shard_index: Extent) -> Extent {
+        extents.sort_unstable_by_key(|extent| (extent.start, extent.end));
+        let (mut furthest, mut last) = (shard_index, shard_index);
+        for extent in extents {
+            self.verify_sharing(&furthest, &last, &extent);
+            self.verify_gap(&furthest, Some(extent));
+            if extent.end >= furthest.end {
+                furthest = extent;
+            }
+            last = extent;
+        }
+        furthest
     }
 
     /// Reports bytes of `extent` that also belong to an earlier extent.
@@ -57,7 +105,7 @@ impl ShardVerifier<'_> {
         }
     }
 
-    fn verify_gap(&mut self, previous: &Extent, next: Option<Extent>, unnamed: &mut Unnamed) {
+    fn verify_gap(&mut self, previous: &Extent, next: Option<Extent>) {
         let end = next.map_or(self.shard.files().data_len(), |extent| extent.start);
         if end <= previous.end || self.state.lost_extents {
             return;
@@ -65,7 +113,7 @@ impl ShardVerifier<'_> {
         let gap = Gap { range: ByteRange { start: previous.end, end }, previous: *previous, next };
         match self.shard.layout {
             Some(layout) => self.verify_native_gap(gap, layout),
-            None => unnamed.add(gap.range),
+            None => self.state.unnamed.add(gap.range),
         }
     }
 
@@ -97,21 +145,5 @@ impl ShardVerifier<'_> {
                 .at_offset(range.start + at as u64);
             self.report_finding(FindingKind::NonzeroPadding, error);
         }
-    }
-}
-
-/// The gaps in a foreign shard, which are reported in one note.
-#[derive(Default)]
-struct Unnamed {
-    bytes: u64,
-    gaps: u64,
-    first: Option<u64>,
-}
-
-impl Unnamed {
-    fn add(&mut self, range: ByteRange) {
-        self.bytes += range.len();
-        self.gaps += 1;
-        self.first.get_or_insert(range.start);
     }
 }

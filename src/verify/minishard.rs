@@ -9,6 +9,7 @@ use crate::format::minishard_index::{IndexView, Row};
 use crate::format::spec::Encoding;
 use crate::ids::{Location, MinishardNumber};
 use crate::verify::VerifyLevel;
+use crate::verify::extents::{Extent, ExtentKind};
 use crate::verify::finding::FindingKind;
 use crate::verify::shard::ShardVerifier;
 
@@ -48,21 +49,34 @@ impl ShardVerifier<'_> {
             self.report_finding(FindingKind::IndexCheck, error.at_minishard(number));
         }
         let checks_end = range.end + ChecksPlace::total_len(rows, shard.layout.unwrap_or_default());
-        self.state.extents.push_index(number, ByteRange { start: range.start, end: checks_end });
         self.gzip_gap_start = Some(checks_end.next_multiple_of(MINISHARD_ALIGNMENT));
         if self.sums_keys {
             ids.iter().for_each(|key| self.report.key_sum.add(*key));
         }
         self.verify_ids(number, ids);
-        let mut gap_start = match shard.spec.minishard_index_encoding() {
+        let gap_start = match shard.spec.minishard_index_encoding() {
             Encoding::Raw => Some(checks_end),
             Encoding::Gzip => gzip_gap_start,
         };
+        let stored = ByteRange { start: range.start, end: checks_end };
+        self.verify_rows(Extent::new(ExtentKind::MinishardIndex, number, 0, stored), index, checks, gap_start);
+    }
+
+    /// Verifies the rows of an index, in the order in which index and values are stored.
+    fn verify_rows(&mut self, stored: Extent, index: IndexView<'_>, checks: ChecksPlace, mut gap_start: Option<u64>) {
+        let first_value = index.rows().next().and_then(|row| self.shard.value_range(row).ok());
+        let values_first = first_value.is_some_and(|value| value.start < stored.start);
+        if !values_first {
+            self.add_extent(stored);
+        }
         for row in index.rows() {
             if self.steps.check().is_err() {
                 return;
             }
-            gap_start = self.verify_row(number, row, checks, gap_start);
+            gap_start = self.verify_row(stored.minishard(), row, checks, gap_start);
+        }
+        if values_first {
+            self.add_extent(stored);
         }
     }
 
@@ -174,7 +188,7 @@ impl ShardVerifier<'_> {
         };
         // values that overlap may add up to more than any file
         self.report.value_bytes = self.report.value_bytes.saturating_add(range.len());
-        self.state.extents.push_value(number, row.id, range);
+        self.add_extent(Extent::new(ExtentKind::Value, number, row.id, range));
         self.verify_alignment(number, row, range);
         if self.reaches(VerifyLevel::Data) {
             let gap = self.has_preamble_checks().then(|| preamble_gap(range, gap_start));

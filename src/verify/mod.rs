@@ -19,7 +19,7 @@ mod minishard;
 mod misplaced;
 pub(crate) mod options;
 mod range_state;
-mod report;
+pub(crate) mod report;
 mod shard;
 mod team;
 
@@ -89,15 +89,16 @@ impl Snapshot {
     /// in memory, and the directory as it is on disk now. A database [from pairs](crate::ShardDb::from_pairs) has no
     /// directory, and its one shard is verified.
     ///
-    /// Memory: 32 bytes per key, with spare capacity, of the shards that are verified at the same time, which are one or two
-    /// if they are large; for each thread one minishard index and, with gzip or positioned reads, one value and some blocks.
+    /// Memory: for each thread one minishard index and, with gzip or positioned reads, one value and some blocks. In addition 32
+    /// bytes per key, with spare capacity, of one shard at a time in which the byte ranges of indexes and values overlap, empty
+    /// values share an offset, or other bytes lie between: that shard is verified a second time, to name each.
     ///
     /// Time and memory are linear in the length of the files, whatever their indexes state. In a shard of L bytes,
     /// verification reads at most 2 L bytes of minishard indexes and at most 64 L bytes of values and preambles, and
     /// keeps at most L + 2^19 keys and minishards, and of a foreign data set of multi-resolution meshes all positions, 16
     /// bytes per key. Only shards whose ranges overlap, or with many empty values, would need more; the rest is then left
-    /// out and reported as a finding. On several threads these bounds hold twice: a shard whose ranges exceed them is verified
-    /// again as a whole. Holes of sparse files are skipped.
+    /// out and reported as a finding. These bounds hold twice: a shard whose ranges of minishards exceed them is verified again
+    /// as a whole. Holes of sparse files are skipped.
     ///
     /// # Errors
     ///

@@ -3,13 +3,17 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::read::shard::{IndexBudget, ValueBudget, most_rows};
-use crate::verify::extents::Extents;
+use crate::verify::extents::{Extents, Unnamed};
 use crate::verify::misplaced::Misplaced;
 
 /// What the verification of a range leaves to that of the shard.
 #[derive(Default)]
 pub(super) struct RangeState {
     pub(super) extents: Extents,
+    /// The gaps of a foreign shard between the extents that were compared.
+    pub(super) unnamed: Unnamed,
+    /// Whether all extents are needed: the ranges of the shard do not follow each other, or something is between them.
+    pub(super) needs_all_extents: bool,
     /// Whether an index was not read or a range in one is not valid. Then the gaps are not known.
     pub(super) lost_extents: bool,
     /// Number of keys in the minishard indexes that could be read.
@@ -19,6 +23,14 @@ pub(super) struct RangeState {
     pub(super) value_budget: ValueBudget,
     /// Whether something was not read because a budget did not allow it.
     pub(super) is_over_budget: bool,
+}
+
+impl RangeState {
+    /// Notes that some byte ranges are unknown. Which gaps are known then shows when the shard has been walked through.
+    pub(super) fn lose_extents(&mut self) {
+        self.lost_extents = true;
+        self.needs_all_extents |= matches!(self.extents, Extents::Chains(_));
+    }
 }
 
 /// What concurrent verifications of ranges of one shard may keep and read together: as much as that of the whole shard.

@@ -61,15 +61,19 @@ enum Subject {
     Files,
 }
 
+/// Creates the report of a container without minishards, which has chunks in files.
+pub fn report_of_files(level: VerifyLevel) -> VerifyReport {
+    VerifyReport::of(Subject::Files, level)
+}
+
+/// Adds a finding to the report of a container.
+pub fn add_finding(report: &mut VerifyReport, kind: FindingKind, error: Error) {
+    report.add(kind, error);
+}
+
 impl VerifyReport {
     pub(crate) fn new(level: VerifyLevel) -> VerifyReport {
         VerifyReport::of(Subject::Shards, level)
-    }
-
-    /// Creates the report of a container without minishards, which has chunks in files.
-    #[doc(hidden)]
-    pub fn of_files(level: VerifyLevel) -> VerifyReport {
-        VerifyReport::of(Subject::Files, level)
     }
 
     fn of(subject: Subject, level: VerifyLevel) -> VerifyReport {
@@ -103,8 +107,7 @@ impl VerifyReport {
     }
 
     /// Counts a finding, and keeps it unless 10,000 of its severity are kept already.
-    #[doc(hidden)]
-    pub fn add(&mut self, kind: FindingKind, error: Error) {
+    pub(crate) fn add(&mut self, kind: FindingKind, error: Error) {
         let count = self.count_of(kind);
         *count += 1;
         if *count <= KEPT {
@@ -142,6 +145,11 @@ impl VerifyReport {
     /// Returns whether there are no errors. There may be warnings and notes in [`findings`](VerifyReport::findings).
     pub fn is_clean(&self) -> bool {
         self.errors == 0
+    }
+
+    /// Returns the number of findings, including those that are not kept.
+    pub(crate) fn reported(&self) -> u64 {
+        self.notes + self.warnings + self.errors
     }
 
     /// Returns the number of errors, including those that are not kept.

@@ -17,6 +17,7 @@ use crate::read::generation::Generation;
 use crate::read::shard::{EntryBlocks, ShardReader, Summed, ValueBudget};
 use crate::threads::progress::Progress;
 use crate::verify::VerifyLevel;
+use crate::verify::extents::Extents;
 use crate::verify::finding::FindingKind;
 use crate::verify::range_state::{RangeState, SharedBudget};
 use crate::verify::report::VerifyReport;
@@ -99,10 +100,18 @@ impl<'a> ShardVerifier<'a> {
         }
     }
 
-    pub(super) fn verify(mut self) {
+    /// Verifies the whole shard. Returns false if all extents are [needed](RangeState::needs_all_extents), which were not kept: the
+    /// report is not complete then.
+    pub(super) fn verify(&mut self) -> bool {
         self.begin();
         self.verify_entries(EntryBlocks::default());
-        self.end();
+        self.end()
+    }
+
+    /// Verifies the whole shard with all extents in memory: 32 bytes each.
+    pub(super) fn verify_with_all_extents(mut self) {
+        self.state.extents = Extents::All(Vec::new());
+        _ = self.verify();
     }
 
     /// Verifies what does not depend on minishards: checksums of the file and of the shard index.
@@ -132,23 +141,28 @@ impl<'a> ShardVerifier<'a> {
     pub(super) fn absorb_range(&mut self, range: RangeState) -> bool {
         let len = self.shard.files().data_len();
         let state = &mut self.state;
-        state.lost_extents |= range.lost_extents;
         state.keys += range.keys;
         state.misplaced.append(range.misplaced);
+        state.unnamed.merge(range.unnamed);
         !range.is_over_budget
+            && !range.needs_all_extents
             && state.index_budget.add(range.index_budget, len)
             && state.value_budget.add(range.value_budget, len)
             && state.extents.append(range.extents, len)
     }
 
-    /// Verifies what depends on all minishards: misplaced keys, overlaps, gaps, counts.
-    pub(super) fn end(mut self) {
+    /// Verifies what depends on all minishards: misplaced keys, overlaps, gaps, counts. Returns like [`verify`](Self::verify).
+    pub(super) fn end(&mut self) -> bool {
+        if self.state.needs_all_extents {
+            return false;
+        }
         if self.reaches(VerifyLevel::Index) {
             self.report_misplaced();
             self.verify_extents();
             self.report_unread_values();
             self.verify_key_count();
         }
+        !self.state.needs_all_extents
     }
 
     pub(super) fn reaches(&self, level: VerifyLevel) -> bool {
@@ -179,7 +193,7 @@ impl<'a> ShardVerifier<'a> {
 
     /// Like `report_finding`, for an error after which some byte ranges are unknown.
     pub(super) fn report_with_lost_extents(&mut self, rule: FindingKind, error: Error) {
-        self.state.lost_extents = true;
+        self.state.lose_extents();
         self.report_finding(rule, error);
     }
 
@@ -267,7 +281,7 @@ impl<'a> ShardVerifier<'a> {
             self.count_read(block.len() as u64);
             let entries = block.chunks_exact(size_of::<ShardIndexEntry>()).filter_map(ShardIndexEntry::read);
             for (number, entry) in (first.get()..).map(minishard_number).zip(entries) {
-                if self.steps.check().is_err() {
+                if self.steps.check().is_err() || self.state.needs_all_extents {
                     return;
                 }
                 self.verify_entry(number, entry);
@@ -285,7 +299,8 @@ impl<'a> ShardVerifier<'a> {
             }
             Ok(None) => self.verify_empty_entry(number, entry),
             Err(error) => {
-                (self.state.lost_extents, self.gzip_gap_start) = (true, None);
+                self.gzip_gap_start = None;
+                self.state.lose_extents();
                 self.report_in_entry(FindingKind::BadShardIndexEntry, number, error);
             }
         }
@@ -293,7 +308,7 @@ impl<'a> ShardVerifier<'a> {
 
     /// Reports that the entries from minishard `first` on cannot be read.
     fn report_short_shard_index(&mut self, first: MinishardNumber, error: Error) {
-        self.state.lost_extents = true;
+        self.state.lose_extents();
         // drops the path of a `Corrupt` error, which for the obsolete pair is that of the data file, because
         // `report_in_entry` does not replace a path
         let error = match error.kind() {

@@ -49,7 +49,7 @@ pub(super) fn verify_shards(
     report: &mut VerifyReport,
     progress: &Progress,
 ) -> Result<()> {
-    let team = Team { generation, listing, threads, level: report.level, progress };
+    let team = Team { generation, listing, threads, level: report.level, progress, alone: Mutex::new(()) };
     let mut jobs = generation.shard_numbers().flat_map(|number| team.jobs_of(number));
     let outcome = in_order(
         threads,
@@ -78,6 +78,8 @@ struct Team<'a> {
     threads: NonZero<usize>,
     level: VerifyLevel,
     progress: &'a Progress,
+    /// Held while all extents of a shard are in memory.
+    alone: Mutex<()>,
 }
 
 /// A part of the work on one shard.
@@ -183,10 +185,8 @@ impl Team<'_> {
         let mut report = VerifyReport::new(self.level);
         let mut verifier = self.verifier(work, shard, &mut report);
         let range = match &job.part {
-            Part::Whole => {
-                verifier.verify();
-                return Some(report);
-            }
+            Part::Whole if verifier.verify() => return Some(report),
+            Part::Whole => return Some(self.verify_with_all_extents(work, shard)),
             Part::Checksums => {
                 verifier.begin();
                 None
@@ -206,12 +206,18 @@ impl Team<'_> {
             ranges.extend(outcome.range);
         }
         let mut verifier = self.verifier(work, shard, &mut report);
-        if ranges.into_iter().all(|range| verifier.absorb_range(range)) {
-            verifier.end();
+        if ranges.into_iter().all(|range| verifier.absorb_range(range)) && verifier.end() {
             return report;
         }
+        self.verify_with_all_extents(work, shard)
+    }
+
+    /// Verifies a whole shard again, one at a time because of the memory.
+    fn verify_with_all_extents(&self, work: &ShardWork, shard: &Shard) -> VerifyReport {
+        let _alone = lock(&self.alone);
+
         let mut report = VerifyReport::new(self.level);
-        self.verifier(work, shard, &mut report).verify();
+        self.verifier(work, shard, &mut report).verify_with_all_extents();
         report
     }
 

@@ -15,8 +15,8 @@ use crate::write::shard_file::PairHeader;
 
 /// Memory per pair for sorting, in bytes.
 ///
-/// Putting a batch into the order of slices takes a slice number, key and offset (24) and an `Entry` (16). Sorting a
-/// slice takes that `Entry` and a `SortEntry` (24). Only one slice is sorted at a time, but it may contain all pairs.
+/// Putting a batch into the order of bands takes a band number, key and offset (24) and an `Entry` (16). Sorting a
+/// band takes that `Entry` and a `SortEntry` (24). Only one band is sorted at a time, but it may contain all pairs.
 const SORT_COST: usize = 40;
 
 /// Records stored one after another.

@@ -1,7 +1,7 @@
 //! Pairs of batches in storage order, read directly from memory.
 //!
 //! Sorting all pairs at once would miss the CPU cache at every step. The pairs of each batch are therefore first put
-//! into the order of their slices. The pairs of one slice, from all batches, are sorted when the slice is read.
+//! into the order of their bands. The pairs of one band, from all batches, are sorted when the band is read.
 //!
 //! Before shards are written, each batch is copied into several pieces, and each piece is freed after its last use. The
 //! kernel can then use the freed pages for the page cache of the written files, which may be faster than pages that no
@@ -16,13 +16,13 @@ use crate::format::locks::lock;
 use crate::format::spec::ShardingSpec;
 use crate::prefetch;
 use crate::write::arena::Arena;
+use crate::write::bands::{Banding, Span};
 use crate::write::batch::{Batch, Records};
 use crate::write::duplicates::Duplicates;
 use crate::write::large::{self, LargeFileReader};
 use crate::write::run::MAX_HEADER;
 use crate::write::shard_file::{PairBytes, PairHeader, PieceSink};
 use crate::write::shard_writer::duplicate_key;
-use crate::write::slices::{Slicing, Span};
 use crate::write::{Pairs, SortedPairs, pair_header};
 
 /// Prefetch distance in pairs. The bytes of sorted pairs are spread over all batches.
@@ -35,35 +35,35 @@ const AHEAD_LINES: usize = 3;
 /// memory. A piece usually still fills a huge page.
 const PIECES: usize = 16;
 
-/// Batches whose pairs are in the order of slices.
+/// Batches whose pairs are in the order of bands.
 pub(crate) struct MemoryPairs<'a> {
     spec: ShardingSpec,
     duplicates: Duplicates,
     /// The file with the bytes of large pairs; `None` if they are not copied.
     large: Option<&'a LargeFileReader>,
-    slicing: Slicing,
+    banding: Banding,
     headers_at_most: u64,
-    slices_per_piece: usize,
+    bands_per_piece: usize,
     /// The numbers of the batches, in insertion order.
     numbers: Vec<u64>,
-    /// For each group of slices, the pieces of all batches; empty once they are taken.
+    /// For each group of bands, the pieces of all batches; empty once they are taken.
     pieces: Vec<Mutex<Vec<Piece>>>,
 }
 
-/// A batch with its pairs in the order of slices.
-pub(crate) struct SlicedBatch {
+/// A batch with its pairs in the order of bands.
+pub(crate) struct BandedBatch {
     number: u64,
     pairs: usize,
-    slices_per_piece: usize,
+    bands_per_piece: usize,
     pieces: Vec<Piece>,
 }
 
-/// The pairs of a group of adjacent slices of a batch; within a slice in insertion order.
+/// The pairs of a group of adjacent bands of a batch; within a band in insertion order.
 struct Piece {
     bytes: Arena,
-    /// Entries in the order of slices; `None` if the pairs themselves are in this order.
+    /// Entries in the order of bands; `None` if the pairs themselves are in this order.
     entries: Option<Vec<Entry>>,
-    /// The end of each slice: an index into `entries`, or an offset into `bytes` if there are none.
+    /// The end of each band: an index into `entries`, or an offset into `bytes` if there are none.
     ends: Vec<usize>,
 }
 
@@ -75,7 +75,7 @@ struct Entry {
     offset: usize,
 }
 
-/// A pair of the slice being sorted. Ordered by storage order, then by insertion order.
+/// A pair of the band being sorted. Ordered by storage order, then by insertion order.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct SortEntry {
     place: u64,
@@ -85,12 +85,12 @@ struct SortEntry {
     offset: u32,
 }
 
-/// A piece, as the source of its pairs. Ascends with the batch, then with the group of slices.
+/// A piece, as the source of its pairs. Ascends with the batch, then with the group of bands.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct PieceId(u32);
 
 impl PieceId {
-    /// Returns the piece of a batch, by its index, with a group of slices.
+    /// Returns the piece of a batch, by its index, with a group of bands.
     fn new(batch: usize, group: usize) -> Result<PieceId> {
         let id = u32::try_from(batch * PIECES + group);
         id.map(PieceId).map_err(|_| Error::internal("there are too many batches"))
@@ -105,49 +105,49 @@ impl PieceId {
     }
 }
 
-impl SlicedBatch {
-    /// Copies the pairs of a batch into several pieces, in the order of slices.
-    pub(crate) fn in_pieces(batch: &Batch, spec: &ShardingSpec) -> Result<SlicedBatch> {
-        let slicing = Slicing::of(spec);
-        let mut lens = vec![0; slicing.count()];
+impl BandedBatch {
+    /// Copies the pairs of a batch into several pieces, in the order of bands.
+    pub(crate) fn in_pieces(batch: &Batch, spec: &ShardingSpec) -> Result<BandedBatch> {
+        let banding = Banding::of(spec);
+        let mut lens = vec![0; banding.count()];
         let mut records = Vec::with_capacity(batch.pairs());
         for record in batch.records() {
             let (key, bytes) = record?;
-            let slice = slicing.slice_of(spec.packed_location(key));
-            records.push((slice, bytes));
-            *lens.get_mut(slice).ok_or_else(no_slice)? += bytes.len();
+            let band = banding.band_of(spec.packed_location(key));
+            records.push((band, bytes));
+            *lens.get_mut(band).ok_or_else(no_band)? += bytes.len();
         }
-        let slices_per_piece = (slicing.count() / PIECES).max(1);
-        let mut pieces = lens.chunks(slices_per_piece).map(Piece::new).collect::<Result<Vec<Piece>>>()?;
-        for (slice, bytes) in records {
-            let piece = pieces.get_mut(slice / slices_per_piece).ok_or_else(no_slice)?;
-            piece.push(slice % slices_per_piece, bytes)?;
+        let bands_per_piece = (banding.count() / PIECES).max(1);
+        let mut pieces = lens.chunks(bands_per_piece).map(Piece::new).collect::<Result<Vec<Piece>>>()?;
+        for (band, bytes) in records {
+            let piece = pieces.get_mut(band / bands_per_piece).ok_or_else(no_band)?;
+            piece.push(band % bands_per_piece, bytes)?;
         }
-        Ok(SlicedBatch { number: batch.number, pairs: batch.pairs(), slices_per_piece, pieces })
+        Ok(BandedBatch { number: batch.number, pairs: batch.pairs(), bands_per_piece, pieces })
     }
 
-    /// Creates a single piece of the whole batch, without a copy, with entries in the order of slices.
-    pub(crate) fn in_place(batch: Batch, spec: &ShardingSpec) -> Result<SlicedBatch> {
-        let slicing = Slicing::of(spec);
-        let (mut lens, mut offset) = (vec![0; slicing.count()], 0);
+    /// Creates a single piece of the whole batch, without a copy, with entries in the order of bands.
+    pub(crate) fn in_place(batch: Batch, spec: &ShardingSpec) -> Result<BandedBatch> {
+        let banding = Banding::of(spec);
+        let (mut lens, mut offset) = (vec![0; banding.count()], 0);
         let mut unordered = Vec::with_capacity(batch.pairs());
         for record in batch.records() {
             let (key, bytes) = record?;
-            let slice = slicing.slice_of(spec.packed_location(key));
-            unordered.push((slice, Entry { key, offset }));
+            let band = banding.band_of(spec.packed_location(key));
+            unordered.push((band, Entry { key, offset }));
             offset += bytes.len();
-            *lens.get_mut(slice).ok_or_else(no_slice)? += 1;
+            *lens.get_mut(band).ok_or_else(no_band)? += 1;
         }
-        let mut ends = starts_of(&lens); // all slices are empty; each entry moves the end of its slice
+        let mut ends = starts_of(&lens); // all bands are empty; each entry moves the end of its band
         let mut entries = vec![Entry::default(); unordered.len()];
-        for (slice, entry) in unordered {
-            let end = ends.get_mut(slice).ok_or_else(no_slice)?;
-            *entries.get_mut(*end).ok_or_else(no_slice)? = entry;
+        for (band, entry) in unordered {
+            let end = ends.get_mut(band).ok_or_else(no_band)?;
+            *entries.get_mut(*end).ok_or_else(no_band)? = entry;
             *end += 1;
         }
         let (number, pairs) = (batch.number, batch.pairs());
         let piece = Piece { bytes: batch.into_memory(), entries: Some(entries), ends };
-        Ok(SlicedBatch { number, pairs, slices_per_piece: slicing.count(), pieces: vec![piece] })
+        Ok(BandedBatch { number, pairs, bands_per_piece: banding.count(), pieces: vec![piece] })
     }
 
     /// Returns the number of the batch.
@@ -156,20 +156,20 @@ impl SlicedBatch {
     }
 }
 
-/// Returns the error for the number of a slice or piece that does not exist.
+/// Returns the error for the number of a band or piece that does not exist.
 #[cold]
-fn no_slice() -> Error {
-    Error::internal("a pair belongs to a slice that does not exist")
+fn no_band() -> Error {
+    Error::internal("a pair belongs to a band that does not exist")
 }
 
-/// Returns the starts of consecutive slices of these lengths.
+/// Returns the starts of consecutive bands of these lengths.
 fn starts_of(lens: &[usize]) -> Vec<usize> {
     let starts = lens.iter().scan(0, |end, len| Some(std::mem::replace(end, *end + len)));
     starts.collect()
 }
 
 impl Piece {
-    /// Creates a piece with room for slices of these lengths. All slices are empty, so each end is the start.
+    /// Creates a piece with room for bands of these lengths. All bands are empty, so each end is the start.
     fn new(lens: &[usize]) -> Result<Piece> {
         let len = lens.iter().sum();
         let mut bytes = Batch::memory(len)?;
@@ -177,12 +177,12 @@ impl Piece {
         Ok(Piece { bytes, entries: None, ends: starts_of(lens) })
     }
 
-    /// Adds a pair to a slice.
+    /// Adds a pair to a band.
     #[inline]
-    fn push(&mut self, slice: usize, record: &[u8]) -> Result<()> {
-        let end = self.ends.get_mut(slice).ok_or_else(no_slice)?;
+    fn push(&mut self, band: usize, record: &[u8]) -> Result<()> {
+        let end = self.ends.get_mut(band).ok_or_else(no_band)?;
         let start = std::mem::replace(end, *end + record.len());
-        let room = self.bytes.bytes_mut().get_mut(start..*end).ok_or_else(no_slice)?;
+        let room = self.bytes.bytes_mut().get_mut(start..*end).ok_or_else(no_band)?;
         room.copy_from_slice(record);
         Ok(())
     }
@@ -191,17 +191,16 @@ impl Piece {
         self.bytes.is_empty()
     }
 
-    /// Calls `visit` for each pair of a slice, in insertion order.
+    /// Calls `visit` for each pair of a band, in insertion order.
     #[inline]
-    fn visit(&self, slice: usize, mut visit: impl FnMut(Entry) -> Result<()>) -> Result<()> {
-        let start =
-            slice.checked_sub(1).map_or(Some(0), |before| self.ends.get(before).copied()).ok_or_else(no_slice)?;
-        let end = *self.ends.get(slice).ok_or_else(no_slice)?;
+    fn visit(&self, band: usize, mut visit: impl FnMut(Entry) -> Result<()>) -> Result<()> {
+        let start = band.checked_sub(1).map_or(Some(0), |before| self.ends.get(before).copied()).ok_or_else(no_band)?;
+        let end = *self.ends.get(band).ok_or_else(no_band)?;
         if let Some(entries) = &self.entries {
-            return entries.get(start..end).ok_or_else(no_slice)?.iter().try_for_each(|entry| visit(*entry));
+            return entries.get(start..end).ok_or_else(no_band)?.iter().try_for_each(|entry| visit(*entry));
         }
         let mut offset = start;
-        for record in Records::of(self.bytes.get(start..end).ok_or_else(no_slice)?) {
+        for record in Records::of(self.bytes.get(start..end).ok_or_else(no_band)?) {
             let (key, bytes) = record?;
             visit(Entry { key, offset })?;
             offset += bytes.len();
@@ -217,26 +216,26 @@ impl Piece {
 
 impl<'a> MemoryPairs<'a> {
     /// Combines batches, which must be given in insertion order, since it decides between duplicates. All must be
-    /// sliced by this specification and into equally many pieces.
+    /// banded by this specification and into equally many pieces.
     ///
     /// Each pair can be read only once, because reading takes its piece.
     pub(crate) fn new(
-        batches: Vec<SlicedBatch>,
+        batches: Vec<BandedBatch>,
         spec: ShardingSpec,
         duplicates: Duplicates,
         large: Option<&'a LargeFileReader>,
     ) -> MemoryPairs<'a> {
-        let slicing = Slicing::of(&spec);
+        let banding = Banding::of(&spec);
         let pairs: usize = batches.iter().map(|batch| batch.pairs).sum();
-        let slices_per_piece = batches.first().map_or(slicing.count(), |batch| batch.slices_per_piece);
+        let bands_per_piece = batches.first().map_or(banding.count(), |batch| batch.bands_per_piece);
         let numbers = batches.iter().map(|batch| batch.number).collect();
-        let mut pieces: Vec<Vec<Piece>> = (0..slicing.count() / slices_per_piece).map(|_| Vec::new()).collect();
+        let mut pieces: Vec<Vec<Piece>> = (0..banding.count() / bands_per_piece).map(|_| Vec::new()).collect();
         for batch in batches {
-            pieces.iter_mut().zip(batch.pieces).for_each(|(of_slices, piece)| of_slices.push(piece));
+            pieces.iter_mut().zip(batch.pieces).for_each(|(of_bands, piece)| of_bands.push(piece));
         }
         let pieces = pieces.into_iter().map(Mutex::new).collect();
         let headers_at_most = (pairs * MAX_HEADER) as u64;
-        MemoryPairs { spec, duplicates, large, slicing, headers_at_most, slices_per_piece, numbers, pieces }
+        MemoryPairs { spec, duplicates, large, banding, headers_at_most, bands_per_piece, numbers, pieces }
     }
 
     /// Returns an upper bound on the bytes that the headers of all pairs take in a run.
@@ -250,8 +249,8 @@ impl<'a> MemoryPairs<'a> {
     }
 
     fn memory_span(&self, span: Span) -> MemorySpan<'_> {
-        let slices = span.slices(self.slicing.bits);
-        MemorySpan { pairs: self, slices, held: Held::default(), sorted: Vec::new(), next: 0, dropped: 0 }
+        let bands = span.bands(self.banding.bits);
+        MemorySpan { pairs: self, bands, held: Held::default(), sorted: Vec::new(), next: 0, dropped: 0 }
     }
 
     /// Returns the number of the batch of a piece.
@@ -261,16 +260,16 @@ impl<'a> MemoryPairs<'a> {
         number.ok_or_else(|| Error::internal("a pair belongs to a batch that does not exist"))
     }
 
-    /// Takes the pieces of one group of slices, from all batches.
+    /// Takes the pieces of one group of bands, from all batches.
     fn take_pieces(&self, group: usize) -> Result<Vec<Piece>> {
-        let pieces = self.pieces.get(group).ok_or_else(no_slice)?;
+        let pieces = self.pieces.get(group).ok_or_else(no_band)?;
         Ok(std::mem::take(&mut *lock(pieces)))
     }
 }
 
 impl Pairs for MemoryPairs<'_> {
     fn max_span_bits(&self) -> u8 {
-        self.slicing.bits.saturating_sub(u8::try_from(self.slices_per_piece.ilog2()).unwrap_or(u8::MAX))
+        self.banding.bits.saturating_sub(u8::try_from(self.bands_per_piece.ilog2()).unwrap_or(u8::MAX))
     }
 
     fn span(&self, span: Span) -> Result<Box<dyn SortedPairs + '_>> {
@@ -278,7 +277,7 @@ impl Pairs for MemoryPairs<'_> {
     }
 }
 
-/// The pieces of the groups of slices that were read and not copied yet.
+/// The pieces of the groups of bands that were read and not copied yet.
 #[derive(Default)]
 struct Held {
     /// The pieces of each group, in the order of batches; none for a group that is not held.
@@ -317,13 +316,13 @@ impl Held {
     }
 }
 
-/// The pairs of one span, slice by slice.
+/// The pairs of one span, band by band.
 pub(crate) struct MemorySpan<'a> {
     pairs: &'a MemoryPairs<'a>,
-    /// The slices that are not read yet.
-    slices: Range<usize>,
+    /// The bands that are not read yet.
+    bands: Range<usize>,
     held: Held,
-    /// The pairs of the current slice, sorted.
+    /// The pairs of the current band, sorted.
     sorted: Vec<SortEntry>,
     next: usize,
     dropped: u64,
@@ -342,33 +341,33 @@ impl MemorySpan<'_> {
     }
 
     #[cold]
-    fn next_slice(&mut self) -> Result<bool> {
-        let Some(slice) = self.slices.next() else { return Ok(false) };
-        let per_piece = self.pairs.slices_per_piece;
-        let (group, slice) = (slice / per_piece, slice % per_piece);
-        if slice == 0 {
-            // every group is entered at its first slice, because a span consists of whole groups (`max_span_bits`)
+    fn next_band(&mut self) -> Result<bool> {
+        let Some(band) = self.bands.next() else { return Ok(false) };
+        let per_piece = self.pairs.bands_per_piece;
+        let (group, band) = (band / per_piece, band % per_piece);
+        if band == 0 {
+            // every group is entered at its first band, because a span consists of whole groups (`max_span_bits`)
             let pieces = self.pairs.take_pieces(group)?;
             if pieces.iter().all(Piece::is_empty) {
-                self.slices.start += per_piece - 1;
+                self.bands.start += per_piece - 1;
                 self.sorted.clear();
                 return Ok(true);
             }
             self.held.enter(group, pieces);
         }
-        self.sort_slice(slice)?;
+        self.sort_band(band)?;
         self.next = 0;
         self.sorted.iter().take(AHEAD).for_each(|entry| self.prefetch(entry));
         Ok(true)
     }
 
-    /// Sorts one slice of the current pieces and drops duplicate keys.
-    fn sort_slice(&mut self, slice: usize) -> Result<()> {
+    /// Sorts one band of the current pieces and drops duplicate keys.
+    fn sort_band(&mut self, band: usize) -> Result<()> {
         let MemorySpan { pairs, sorted, .. } = self;
         sorted.clear();
         for (batch, piece) in self.held.current().iter().enumerate() {
             let id = PieceId::new(batch, self.held.now)?;
-            piece.visit(slice, |Entry { key, offset }| {
+            piece.visit(band, |Entry { key, offset }| {
                 let offset =
                     u32::try_from(offset).map_err(|_| Error::internal("a piece of a batch is larger than 4 GiB"))?;
                 sorted.push(SortEntry { place: pairs.spec.packed_location(key), key, piece: id, offset });
@@ -407,7 +406,7 @@ impl SortedPairs for MemorySpan<'_> {
     fn next(&mut self) -> Result<Option<(u64, PairHeader)>> {
         loop {
             let Some(entry) = self.sorted.get(self.next) else {
-                if self.next_slice()? { continue } else { return Ok(None) }
+                if self.next_band()? { continue } else { return Ok(None) }
             };
             if let Some(later) = self.sorted.get(self.next + AHEAD) {
                 self.prefetch(later);

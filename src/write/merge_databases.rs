@@ -15,8 +15,8 @@ use crate::read::snapshot::Snapshot;
 use crate::store::{PendingGeneration, Store};
 use crate::threads::progress::Phase;
 use crate::write::Candidate;
-use crate::write::budget::Budget;
 use crate::write::generation_writer::GenerationWriter;
+use crate::write::memory_split::MemorySplit;
 use crate::write::options::{BuildOptions, OnDuplicate};
 use crate::write::sorter::{Sorter, Source};
 use crate::write::stored_pairs::StoredPairs;
@@ -143,8 +143,8 @@ impl<'a> Merger<'a> {
         (self.budget().merge / PER_SOURCE).min(disk::open_files_limit() / 8).max(1)
     }
 
-    fn budget(&self) -> Budget {
-        Budget::new(self.options.memory_now(), self.options.thread_count())
+    fn budget(&self) -> MemorySplit {
+        MemorySplit::new(self.options.memory_now(), self.options.thread_count())
     }
 
     fn write_union(&self, spec: ShardingSpec, union: &UnionPairs<'_>, pending: PendingGeneration) -> Result<Candidate> {

@@ -9,9 +9,9 @@ use crate::error::{Error, Result};
 use crate::format::checks;
 use crate::format::gzip::GzipEncoder;
 use crate::format::spec::Encoding;
+use crate::write::bands::Span;
 use crate::write::merge_function::{MergeFunction, ValueSource, Values};
 use crate::write::shard_file::{PairBytes, PairHeader, PieceSink, check_value_len};
-use crate::write::slices::Span;
 use crate::write::spool::Spool;
 use crate::write::{Pairs, SortedPairs};
 

@@ -9,8 +9,8 @@
 
 mod arena;
 mod available_memory;
+mod bands;
 mod batch;
-mod budget;
 pub(crate) mod candidate;
 mod duplicates;
 mod generation_writer;
@@ -18,6 +18,7 @@ mod key_file;
 mod large;
 mod loader;
 mod memory_pairs;
+mod memory_split;
 mod merge;
 mod merge_databases;
 #[cfg(test)]
@@ -38,7 +39,6 @@ mod run_pairs;
 mod shard_file;
 mod shard_writer;
 mod shards;
-mod slices;
 mod sorter;
 mod spool;
 mod stored_pairs;
@@ -52,9 +52,6 @@ mod workers;
 pub use candidate::{Candidate, Content, Published};
 pub use loader::BulkLoader;
 pub use merge_function::{MergeFunction, Values};
-#[cfg(feature = "testing")]
-#[doc(hidden)]
-pub use options::PERMITS_LITTLE_MEMORY;
 pub use options::{BuildOptions, OnDuplicate};
 pub use shard_file::ShardSummary;
 pub use shard_writer::ShardWriter;
@@ -66,8 +63,8 @@ pub(crate) use shards::{ShardsTarget, Written};
 pub(crate) use sorter::{Sorter, Source};
 
 use crate::error::Result;
+use crate::write::bands::Span;
 use crate::write::shard_file::{PairBytes, PairHeader};
-use crate::write::slices::Span;
 
 /// All pairs of a build, readable in storage order span by span.
 pub(crate) trait Pairs: Sync {

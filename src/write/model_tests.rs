@@ -19,7 +19,7 @@ use std::thread;
 
 use crate::common::TempDir;
 use crate::format::locks::lock;
-use crate::write::budget::Budget;
+use crate::write::memory_split::MemorySplit;
 use crate::write::options::MIN_MEMORY;
 use crate::write::run_pairs::FanIn;
 use model::case::{Case, Random, SMALL, Size};
@@ -50,7 +50,7 @@ fn agrees_with_the_model_with_the_least_memory() {
 #[test]
 fn the_order_of_insertion_survives_merges_of_many_levels() {
     const MEMORY: u64 = 16 << 10;
-    assert_eq!(FanIn::new(Budget::new(MEMORY, 1).merge, 512).sources, 2);
+    assert_eq!(FanIn::new(MemorySplit::new(MEMORY, 1).merge, 512).sources, 2);
     let of_many_levels = AtomicU64::new(0);
     let check = |case: &Case, directory: &Path| {
         let store = directory.join("store");
@@ -66,7 +66,7 @@ fn the_order_of_insertion_survives_merges_of_many_levels() {
 
 /// Returns the lengths at which the loader changes its behaviour, for one to four threads.
 fn thresholds(memory: u64) -> Vec<u64> {
-    let budgets = (1..=4).map(|threads| Budget::new(memory, threads));
+    let budgets = (1..=4).map(|threads| MemorySplit::new(memory, threads));
     budgets.flat_map(|it| [it.batch, it.max_pair(), it.max_run(), it.batches]).map(|it| it as u64).collect()
 }
 

@@ -87,7 +87,7 @@ fn a_pair_mends_the_damaged_one_that_it_replaces() {
     let directory = TempDir::new();
     let store = directory.path().join("store");
     build(&store);
-    let shard = ShardDb::open(&store).unwrap().snapshot().locate(42).unwrap().unwrap().path().to_path_buf();
+    let shard = ShardDb::open(&store).unwrap().snapshot().locate(42).unwrap().unwrap().path;
     let mut bytes = fs::read(&shard).unwrap();
     let at = bytes.windows(8).position(|window| window == COLLISION[0].as_bytes()).unwrap();
     bytes[at] ^= 1;

@@ -4,7 +4,7 @@
 //! | headers           [batch number varint] header, ...      read sequentially
 //! | hole              space reserved for headers and not used
 //! | value region      preamble and stored value, ...           read sequentially
-//! | slice table       per slice: start of its headers u64le, start of its values u64le
+//! | band table       per band: start of its headers u64le, start of its values u64le
 //! ```
 //!
 //! A header is preceded by the number of its batch, which orders the pairs of one key by insertion, whichever runs they
@@ -22,11 +22,11 @@ use crate::error::{Error, Result};
 use crate::format::spec::ShardingSpec;
 use crate::fs::disk;
 use crate::write::arena::Arena;
+use crate::write::bands::Banding;
 use crate::write::batch::Batch;
 use crate::write::duplicates::Duplicates;
 use crate::write::merge::MergeSource;
 use crate::write::shard_file::{PairBytes, PairHeader, PieceSink};
-use crate::write::slices::Slicing;
 use crate::write::{SortedPairs, pair_header};
 
 /// Block size for writing runs.
@@ -50,18 +50,18 @@ pub(crate) struct Run {
     headers_end: u64,
     values_start: u64,
     values_end: u64,
-    /// Number of entries of the slice table, which ends with the last slice that has pairs.
-    slices: usize,
+    /// Number of entries of the band table, which ends with the last band that has pairs.
+    bands: usize,
 }
 
-/// The offsets of the first header and the first value of a slice.
+/// The offsets of the first header and the first value of a band.
 #[derive(Clone, Copy)]
-struct SliceStart {
+struct BandStart {
     header: u64,
     value: u64,
 }
 
-impl SliceStart {
+impl BandStart {
     const LEN: usize = 16;
 
     fn to_bytes(self) -> [u8; 16] {
@@ -72,11 +72,11 @@ impl SliceStart {
         bytes
     }
 
-    fn from_bytes(bytes: [u8; 16]) -> SliceStart {
+    fn from_bytes(bytes: [u8; 16]) -> BandStart {
         let number = u128::from_le_bytes(bytes);
         #[expect(clippy::cast_possible_truncation, reason = "the low and the high half")]
         let (header, value) = (number as u64, (number >> 64) as u64);
-        SliceStart { header, value }
+        BandStart { header, value }
     }
 }
 
@@ -118,12 +118,12 @@ impl Run {
     pub(crate) fn open(&self) -> Result<OpenRun<'_>> {
         let file = File::open(&self.path).map_err(|error| Error::io("open", &self.path, error))?;
         let file = Arc::new(file);
-        let table_end = self.values_end + (self.slices * SliceStart::LEN) as u64;
+        let table_end = self.values_end + (self.bands * BandStart::LEN) as u64;
         let mut table = BlockReader::new(file.clone(), &self.path, self.values_end, table_end, MIN_READ);
-        let bytes = table.fill_at_least(self.slices * SliceStart::LEN)?;
-        let slices = bytes.as_chunks::<{ SliceStart::LEN }>().0.iter().map(|bytes| SliceStart::from_bytes(*bytes));
-        let slices = slices.collect();
-        Ok(OpenRun { run: self, file, slices })
+        let bytes = table.fill_at_least(self.bands * BandStart::LEN)?;
+        let bands = bytes.as_chunks::<{ BandStart::LEN }>().0.iter().map(|bytes| BandStart::from_bytes(*bytes));
+        let bands = bands.collect();
+        Ok(OpenRun { run: self, file, bands })
     }
 
     /// Removes the file. Files that are not removed are deleted with the spill directory.
@@ -136,7 +136,7 @@ impl Run {
 pub(crate) struct OpenRun<'a> {
     run: &'a Run,
     file: Arc<File>,
-    slices: Vec<SliceStart>,
+    bands: Vec<BandStart>,
 }
 
 impl OpenRun<'_> {
@@ -144,9 +144,9 @@ impl OpenRun<'_> {
         &self.run.order
     }
 
-    /// Returns a reader of some slices. Its two blocks, for headers and for values, take about `block` bytes together.
-    pub(crate) fn read(&self, slices: Range<usize>, block: usize) -> RunReader {
-        let (start, end) = (self.slice_start(slices.start), self.slice_start(slices.end));
+    /// Returns a reader of some bands. Its two blocks, for headers and for values, take about `block` bytes together.
+    pub(crate) fn read(&self, bands: Range<usize>, block: usize) -> RunReader {
+        let (start, end) = (self.band_start(bands.start), self.band_start(bands.end));
         let (headers, values) = (end.header - start.header, end.value - start.value);
         let header_share = u128::from(headers) * block as u128 / u128::from((headers + values).max(1));
         let header_block = usize::try_from(header_share).unwrap_or(block).clamp(MIN_READ, MAX_READ);
@@ -160,16 +160,16 @@ impl OpenRun<'_> {
         }
     }
 
-    /// Returns the start of a slice; the end of the run if neither the slice nor a later one has pairs.
-    fn slice_start(&self, slice: usize) -> SliceStart {
-        let end = SliceStart { header: self.run.headers_end, value: self.run.values_end };
-        self.slices.get(slice).copied().unwrap_or(end)
+    /// Returns the start of a band; the end of the run if neither the band nor a later one has pairs.
+    fn band_start(&self, band: usize) -> BandStart {
+        let end = BandStart { header: self.run.headers_end, value: self.run.values_end };
+        self.bands.get(band).copied().unwrap_or(end)
     }
 
     /// Reads all pairs into batches of at most `batch_len` bytes, or of one larger pair. Each batch contains pairs of
     /// one batch number only, and its cost does not include the memory for sorting.
     pub(crate) fn read_batches(&self, batch_len: usize) -> Result<Vec<Batch>> {
-        let mut reader = self.read(0..self.slices.len(), 2 * MAX_READ);
+        let mut reader = self.read(0..self.bands.len(), 2 * MAX_READ);
         let mut full = Vec::new();
         let mut filling: Vec<Batch> = Vec::new(); // one per batch number; a run has pairs of a few batches
         while let Some(header) = reader.next()? {
@@ -203,8 +203,8 @@ struct RunWriter {
     path: PathBuf,
     order: ShardingSpec,
     numbered: bool,
-    slicing: Slicing,
-    slices: Vec<SliceStart>,
+    banding: Banding,
+    bands: Vec<BandStart>,
     headers: Cursor,
     /// Begins after the space reserved for headers. The part that they do not use stays a hole.
     values: Cursor,
@@ -218,22 +218,22 @@ impl RunWriter {
         let values_start = headers_at_most.next_multiple_of(WRITE_BLOCK as u64);
         let cursor = |position| Cursor::new(Sink::file(file.clone(), &path), position, WRITE_BLOCK);
         let (headers, values) = (cursor(0), cursor(values_start));
-        let (slicing, slices) = (Slicing::of(&order), Vec::new());
-        Ok(RunWriter { path, order, numbered, slicing, slices, headers, values, values_start, header: Vec::new() })
+        let (banding, bands) = (Banding::of(&order), Vec::new());
+        Ok(RunWriter { path, order, numbered, banding, bands, headers, values, values_start, header: Vec::new() })
     }
 
     fn write_pair(&mut self, place: u64, header: &PairHeader, from: &mut dyn PairBytes) -> Result<()> {
-        self.enter_slices_to(self.slicing.slice_of(place));
+        self.enter_bands_to(self.banding.band_of(place));
         self.write_header(header)?;
         if header.is_inline() { from.copy(header, &mut self.values) } else { Ok(()) }
     }
 
-    /// Records the current position as the start of all slices up to `slice` that have not started yet.
+    /// Records the current position as the start of all bands up to `band` that have not started yet.
     #[inline]
-    fn enter_slices_to(&mut self, slice: usize) {
-        if self.slices.len() <= slice {
-            let start = SliceStart { header: self.headers.position(), value: self.values.position() };
-            self.slices.resize(slice + 1, start);
+    fn enter_bands_to(&mut self, band: usize) {
+        if self.bands.len() <= band {
+            let start = BandStart { header: self.headers.position(), value: self.values.position() };
+            self.bands.resize(band + 1, start);
         }
     }
 
@@ -248,14 +248,14 @@ impl RunWriter {
 
     fn finish(mut self) -> Result<Run> {
         let values_end = self.values.position();
-        for slice in &self.slices {
-            self.values.write(&slice.to_bytes())?;
+        for band in &self.bands {
+            self.values.write(&band.to_bytes())?;
         }
         self.headers.finish()?;
         self.values.finish()?;
         let headers_end = self.headers.position();
-        let RunWriter { path, order, numbered, slices, values_start, .. } = self;
-        Ok(Run { path, order, numbered, headers_end, values_start, values_end, slices: slices.len() })
+        let RunWriter { path, order, numbered, bands, values_start, .. } = self;
+        Ok(Run { path, order, numbered, headers_end, values_start, values_end, bands: bands.len() })
     }
 }
 

@@ -9,11 +9,11 @@ use std::ops::Range;
 use crate::error::{Error, Result};
 use crate::format::spec::ShardingSpec;
 use crate::fs::disk;
+use crate::write::bands::{Banding, Span, place_bits};
 use crate::write::duplicates::Duplicates;
 use crate::write::large::LargeFileReader;
 use crate::write::merge::Merge;
 use crate::write::run::{OpenRun, Run};
-use crate::write::slices::{Slicing, Span, place_bits};
 use crate::write::{Pairs, SortedPairs};
 
 /// Minimum memory for reading a source of a merge, in bytes. Limits the number of sources.
@@ -75,8 +75,8 @@ pub(crate) fn parts_of(run: &Run, spec: &ShardingSpec) -> Option<usize> {
 fn part_bits(order: &ShardingSpec, spec: &ShardingSpec) -> Option<u8> {
     let same_hash = (order.hash_function(), order.preshift_bits()) == (spec.hash_function(), spec.preshift_bits());
     let more_bits = place_bits(order).checked_sub(place_bits(spec))?;
-    // a part consists of whole slices, whose starts are what a run records
-    (same_hash && more_bits <= Slicing::of(order).bits).then_some(more_bits)
+    // a part consists of whole bands, whose starts are what a run records
+    (same_hash && more_bits <= Banding::of(order).bits).then_some(more_bits)
 }
 
 impl<'a> RunPairs<'a> {
@@ -99,28 +99,28 @@ impl<'a> RunPairs<'a> {
         Ok(RunPairs { runs, spec, duplicates, large, memory })
     }
 
-    /// Iterates over (run, bits that select a part, bits that select a slice of a part).
+    /// Iterates over (run, bits that select a part, bits that select a band of a part).
     fn bits(&self) -> impl Iterator<Item = (&OpenRun<'a>, u8, u8)> {
-        self.runs.iter().map(|(run, part_bits)| (run, *part_bits, Slicing::of(run.order()).bits - part_bits))
+        self.runs.iter().map(|(run, part_bits)| (run, *part_bits, Banding::of(run.order()).bits - part_bits))
     }
 }
 
 impl Pairs for RunPairs<'_> {
     fn max_span_bits(&self) -> u8 {
-        self.bits().map(|(_, _, slice_bits)| slice_bits).min().unwrap_or_default()
+        self.bits().map(|(_, _, band_bits)| band_bits).min().unwrap_or_default()
     }
 
     fn span(&self, span: Span) -> Result<Box<dyn SortedPairs + '_>> {
-        let parts = self.bits().flat_map(|(run, part_bits, slice_bits)| {
+        let parts = self.bits().flat_map(|(run, part_bits, band_bits)| {
             let of_part = move |part: usize| -> Range<usize> {
-                let (first, slices) = (part << slice_bits, span.slices(slice_bits));
-                first + slices.start..first + slices.end
+                let (first, bands) = (part << band_bits, span.bands(band_bits));
+                first + bands.start..first + bands.end
             };
             (0..1 << part_bits).map(move |part| (run, of_part(part)))
         });
         let parts: Vec<(&OpenRun<'_>, Range<usize>)> = parts.collect();
         let block = (self.memory / parts.len().max(1)).min(MAX_BLOCK);
-        let readers = parts.into_iter().map(|(run, slices)| run.read(slices, block));
+        let readers = parts.into_iter().map(|(run, bands)| run.read(bands, block));
         Ok(Box::new(Merge::new(readers, self.spec, self.duplicates, self.large)?))
     }
 }

@@ -26,16 +26,16 @@ use crate::format::spec::{Encoding, ShardingSpec};
 use crate::threads::progress::Phase;
 use crate::write::Pairs;
 use crate::write::arena::Arena;
+use crate::write::bands::Span;
 use crate::write::batch::{self, Batch, Totals};
-use crate::write::budget::Budget;
 use crate::write::duplicates::Duplicates;
 use crate::write::large::{LargeFileReader, LargeFileWriter};
-use crate::write::memory_pairs::{MemoryPairs, SlicedBatch};
+use crate::write::memory_pairs::{BandedBatch, MemoryPairs};
+use crate::write::memory_split::MemorySplit;
 use crate::write::options::{BuildOptions, OnDuplicate};
 use crate::write::run::{Run, run_path};
 use crate::write::run_pairs::{self, FanIn, RunPairs};
 use crate::write::shard_file::{PairHeader, check_value_len};
-use crate::write::slices::Span;
 use crate::write::workers::{Done, Task, Workers};
 
 /// Number of bits that the guessed order of a run selects in addition to those of a plan for the pairs so far.
@@ -53,7 +53,7 @@ pub(crate) struct Sorter {
     /// How values are encoded when they are added.
     data_encoding: Encoding,
     spill_dir: PathBuf,
-    budget: Budget,
+    budget: MemorySplit,
     fan_in: FanIn,
     /// Cost of the batches that are encoded, being encoded or being spilled, in bytes.
     ///
@@ -87,10 +87,10 @@ pub(crate) struct Sorted {
     /// Number of pairs that the sorter dropped because of a duplicate key. Reading the pairs may drop more.
     pub(crate) dropped: u64,
     duplicates: Duplicates,
-    budget: Budget,
+    budget: MemorySplit,
     fan_in: FanIn,
     /// The pairs, if nothing was spilled.
-    batches: Vec<SlicedBatch>,
+    batches: Vec<BandedBatch>,
     runs: Vec<Run>,
     large: Option<LargeFileReader>,
 }
@@ -107,7 +107,7 @@ impl Sorter {
         spill_dir: &Path,
         first_batch: u64,
     ) -> Result<Sorter> {
-        let budget = Budget::new(options.memory_now(), options.thread_count());
+        let budget = MemorySplit::new(options.memory_now(), options.thread_count());
         let workers = Workers::start(options, duplicates, budget.threads, data_encoding, spill_dir);
         Ok(Sorter {
             duplicates,
@@ -281,7 +281,7 @@ impl Sorter {
                 self.spare.extend(memory);
                 self.runs.push(run);
             }
-            Done::Sliced(_) => {} // only `slice` gives this task, and it takes the result itself
+            Done::Banded(_) => {} // only `band` gives this task, and it takes the result itself
         }
     }
 
@@ -319,7 +319,7 @@ impl Sorter {
         let large = self.large.take().map(LargeFileWriter::finish).transpose()?;
         // nothing is being encoded, so every task under way is a spill
         let batches = if self.runs.is_empty() && self.workers.under_way() == 0 {
-            self.slice(spec)?
+            self.band(spec)?
         } else {
             self.spill_and_merge(spec)?;
             Vec::new()
@@ -328,23 +328,23 @@ impl Sorter {
         Ok(Sorted { spec, totals, dropped, duplicates, budget, fan_in, batches, runs, large })
     }
 
-    /// Puts the pairs of all batches into the order of slices, in memory.
-    fn slice(&mut self, spec: ShardingSpec) -> Result<Vec<SlicedBatch>> {
+    /// Puts the pairs of all batches into the order of bands, in memory.
+    fn band(&mut self, spec: ShardingSpec) -> Result<Vec<BandedBatch>> {
         self.spare.clear();
         let batches = std::mem::take(&mut self.encoded);
         let count = batches.len();
         for batch in batches {
-            self.workers.give(Task::Slice(batch, spec))?;
+            self.workers.give(Task::Band(batch, spec))?;
         }
-        let mut sliced = Vec::with_capacity(count);
+        let mut banded = Vec::with_capacity(count);
         while self.workers.under_way() > 0 {
             match self.workers.wait()? {
-                Done::Sliced(batch) => sliced.push(batch),
+                Done::Banded(batch) => banded.push(batch),
                 other => self.take(other),
             }
         }
-        sliced.sort_unstable_by_key(SlicedBatch::number);
-        Ok(sliced)
+        banded.sort_unstable_by_key(BandedBatch::number);
+        Ok(banded)
     }
 
     /// Spills the remaining batches, and sorts and merges runs until one merge can read all of them.

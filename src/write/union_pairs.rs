@@ -10,10 +10,10 @@ use crate::error::Result;
 use crate::format::spec::ShardingSpec;
 use crate::ids::ShardNumber;
 use crate::read::generation::Generation;
+use crate::write::bands::{Span, place_bits};
 use crate::write::duplicates::Duplicates;
 use crate::write::merge::{Merge, MergeSource};
 use crate::write::shard_file::{PairBytes, PairHeader, PieceSink};
-use crate::write::slices::{Span, place_bits};
 use crate::write::stored_pairs::StoredPairs;
 use crate::write::{Pairs, SortedPairs};
 

@@ -11,8 +11,8 @@ use crate::format::locks::{into_inner, lock};
 use crate::format::spec::ShardingSpec;
 use crate::ids::ShardNumber;
 use crate::read::generation::Generation;
+use crate::write::bands::Span;
 use crate::write::shard_file::{PairBytes, PairHeader, PieceSink};
-use crate::write::slices::Span;
 use crate::write::stored_pairs::StoredPairs;
 use crate::write::{Pairs, SortedPairs};
 

@@ -11,17 +11,17 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 
-use crate::error::{Error, Result};
+use crate::error::{self, Error, Result};
 use crate::format::locks::lock;
 use crate::format::spec::{Encoding, ShardingSpec};
-use crate::fs::owner::Owner;
+use crate::fs::owning_process::OwningProcess;
 use crate::plan::KeyStats;
 use crate::threads::progress::Progress;
 use crate::write::SortedPairs;
 use crate::write::arena::Arena;
 use crate::write::batch::{Batch, Totals};
 use crate::write::duplicates::Duplicates;
-use crate::write::memory_pairs::{MemoryPairs, SlicedBatch};
+use crate::write::memory_pairs::{BandedBatch, MemoryPairs};
 use crate::write::options::BuildOptions;
 use crate::write::run::{Run, run_path};
 
@@ -31,8 +31,8 @@ pub(crate) enum Task {
     Encode(Batch),
     /// Sort the pairs of batches and write them as a run.
     Spill { batches: Vec<Batch>, order: ShardingSpec },
-    /// Put the pairs of a batch into the order of slices.
-    Slice(Batch, ShardingSpec),
+    /// Put the pairs of a batch into the order of bands.
+    Band(Batch, ShardingSpec),
     /// Read a run and write it in another order.
     Resort { run: Run, order: ShardingSpec, batch_len: usize },
     #[cfg(test)]
@@ -53,7 +53,7 @@ pub(crate) enum Done {
         memory: Vec<Arena>,
         cost_before: usize,
     },
-    Sliced(SlicedBatch),
+    Banded(BandedBatch),
 }
 
 /// The worker threads of a loader.
@@ -61,7 +61,7 @@ pub(crate) struct Workers {
     /// `None` only during drop.
     channels: Option<Channels>,
     threads: Vec<JoinHandle<()>>,
-    owner: Owner,
+    owner: OwningProcess,
     under_way: usize,
     /// Performs the tasks on the calling thread if there are no worker threads.
     own: Worker,
@@ -106,7 +106,7 @@ impl Workers {
         };
         let (threads, mut stats): (Vec<_>, Vec<_>) = (0..threads).map_while(spawn).unzip();
         stats.push(own_stats);
-        let (channels, owner) = (Some(Channels { tasks, done }), Owner::this_process());
+        let (channels, owner) = (Some(Channels { tasks, done }), OwningProcess::this_process());
         Workers { channels, threads, owner, under_way: 0, own, own_done: VecDeque::new(), stats }
     }
 
@@ -201,7 +201,7 @@ fn ended() -> Error {
 /// Returns the error for a panic in a thread of the loader.
 #[cold]
 pub(crate) fn panicked(panic: &(dyn Any + Send)) -> Error {
-    Error::panicked("a thread of the loader", panic)
+    error::panicked("a thread of the loader", panic)
 }
 
 /// Performs tasks, on a worker thread or on the calling thread.
@@ -230,7 +230,7 @@ impl Worker {
         let performed = catch_unwind(AssertUnwindSafe(|| match task {
             Task::Encode(batch) => self.encode(batch),
             Task::Spill { batches, order } => self.spill(batches, order),
-            Task::Slice(batch, spec) => SlicedBatch::in_pieces(&batch, &spec).map(Done::Sliced),
+            Task::Band(batch, spec) => BandedBatch::in_pieces(&batch, &spec).map(Done::Banded),
             Task::Resort { run, order, batch_len } => self.resort(run, order, batch_len),
             #[cfg(test)]
             Task::Panic => panic!("of a test"),
@@ -263,8 +263,8 @@ impl Worker {
 
     /// Writes batches as a run. Returns the run, the number of dropped pairs and the memory of the batches.
     fn write_run(&self, path: PathBuf, batches: Vec<Batch>, order: ShardingSpec) -> Result<(Run, u64, Vec<Arena>)> {
-        let sliced = batches.into_iter().map(|batch| SlicedBatch::in_place(batch, &order));
-        let pairs = MemoryPairs::new(sliced.collect::<Result<_>>()?, order, self.duplicates, None);
+        let banded = batches.into_iter().map(|batch| BandedBatch::in_place(batch, &order));
+        let pairs = MemoryPairs::new(banded.collect::<Result<_>>()?, order, self.duplicates, None);
         let mut sorted = pairs.all();
         let run = Run::write(path, order, self.duplicates, pairs.headers_at_most(), &mut sorted)?;
         Ok((run, sorted.dropped(), sorted.into_memory().collect()))

@@ -27,7 +27,7 @@ const HASHES: [HashFunction; 2] = [HashFunction::Identity, MURMUR];
 const ENCODINGS: [Encoding; 2] = [Encoding::Raw, Encoding::Gzip];
 const PRESHIFTS: [u8; 3] = [0, 4, 63];
 const FLAGS: [bool; 2] = [false, true];
-const ALIGNMENTS: [u64; 5] = [1, 8, 16, 64, 4096];
+const ALIGNMENTS: [u64; 6] = [1, 4, 8, 16, 64, 4096];
 
 /// Classes of minishard or shard bits. The pairwise matrix combines classes, and takes the numbers of a class in turn.
 const BITS: [&[u8]; 5] = [&[0], &[1, 2], &[3, 4, 5], &[6, 7, 8], &[9, 10, 11]];

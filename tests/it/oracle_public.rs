@@ -125,6 +125,8 @@ fn verified_and_populated() {
 
 fn lookups_agree(db: &ShardDb, set: &Set) {
     let (snapshot, mut reader) = (db.snapshot(), db.reader());
+    let info = fs::read_to_string(set.directory.join("info")).unwrap();
+    assert_eq!(ShardingSpec::from_info(&info).unwrap(), *snapshot.spec(), "{}", set.name());
     let mut buffer = b"left over".to_vec();
     for (key, value) in &set.pairs {
         let place = format!("{}: key {key}", set.name());
@@ -136,7 +138,7 @@ fn lookups_agree(db: &ShardDb, set: &Set) {
         assert!(snapshot.contains(*key).unwrap() && db.contains(*key).unwrap(), "{place}");
         let location = snapshot.locate(*key).unwrap().unwrap();
         let file = snapshot.spec().shard_file_name(snapshot.spec().route(*key).shard);
-        assert_eq!(location.path(), set.directory.join(file), "{place}");
+        assert_eq!(location.path, set.directory.join(file), "{place}");
     }
     for key in &set.absent {
         let place = format!("{}: key {key}", set.name());
@@ -224,8 +226,8 @@ fn located_bytes_are_the_value() {
         for entry in snapshot.iter() {
             let entry = entry.unwrap();
             let location = entry.value_location().unwrap();
-            let file = fs::read(location.path()).unwrap();
-            let start = usize::try_from(location.offset()).unwrap();
+            let file = fs::read(&location.path).unwrap();
+            let start = usize::try_from(location.range.start).unwrap();
             let stored = &file[start..][..usize::try_from(location.stored_len()).unwrap()];
             assert_eq!(entry.encoded_value().unwrap(), stored, "{}: key {}", set.name(), entry.key());
         }
@@ -300,7 +302,7 @@ fn preambles_of_multi_resolution_meshes() {
             assert_eq!(Answer::of_value(&preamble), expected, "key {key}");
             assert_eq!(Answer::of_value(&preambles[&key]), expected, "key {key}");
             assert_eq!(snapshot.get_preamble(key, 0).unwrap().unwrap(), b"", "key {key}");
-            let too_much = snapshot.locate(key).unwrap().unwrap().offset();
+            let too_much = snapshot.locate(key).unwrap().unwrap().range.start;
             let error = snapshot.get_preamble(key, too_much).unwrap_err();
             assert_eq!((error.kind(), error.key()), (ErrorKind::InvalidInput, Some(key)));
         }
@@ -409,7 +411,7 @@ fn obsolete_pairs_of_index_and_data() {
             for (key, value) in &set.pairs {
                 assert_eq!(snapshot.get(*key).unwrap().unwrap(), value, "{}: key {key}", set.name());
                 let location = snapshot.locate(*key).unwrap().unwrap();
-                assert_eq!(location.path().extension().unwrap(), "data");
+                assert_eq!(location.path.extension().unwrap(), "data");
             }
             batches_agree(&snapshot, set);
         }

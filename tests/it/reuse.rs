@@ -171,7 +171,7 @@ fn places_are_those_of_the_newest_generation() {
     publish(store.path(), LABEL);
     let db = open(Storage::Mapped, store.path());
     let old = db.snapshot();
-    let path = |snapshot: &Snapshot| snapshot.locate(0).unwrap().unwrap().path().to_path_buf();
+    let path = |snapshot: &Snapshot| snapshot.locate(0).unwrap().unwrap().path;
     assert!(path(&old).starts_with(directory_of(store.path(), 1)));
     link_by_hand(store.path(), 1, 2);
     go_to(&db, store.path(), 2);

@@ -129,12 +129,12 @@ fn bytes_are_changed(step: usize) {
 fn a_changed_value_or_preamble_costs_that_pair_alone() {
     let damaged = ours(Encoding::Raw, Encoding::Raw);
     let location = ShardDb::open(damaged.path()).unwrap().snapshot().locate(17).unwrap().unwrap();
-    let sound = fs::read(location.path()).unwrap();
-    let offset = usize::try_from(location.offset()).unwrap();
+    let sound = fs::read(&location.path).unwrap();
+    let offset = usize::try_from(location.range.start).unwrap();
     for (at, rule) in [(offset + 3, FindingKind::ValueCheck), (offset - 1, FindingKind::PreambleCheck)] {
         let mut changed = sound.clone();
         changed[at] ^= 1;
-        fs::write(location.path(), changed).unwrap();
+        fs::write(&location.path, changed).unwrap();
         let salvaged = salvage(damaged.path());
         let minishard = salvaged.snapshot.spec().route(17).minishard.get();
         assert_eq!(salvaged.losses, [(rule, Some(minishard), Some(17))]);

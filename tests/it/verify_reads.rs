@@ -58,7 +58,7 @@ impl Store {
 
     fn value_at(&self, key: u64) -> usize {
         let location = self.open(Storage::Positioned, VerifyReads::Never).snapshot().locate(key).unwrap().unwrap();
-        usize::try_from(location.offset()).unwrap()
+        usize::try_from(location.range.start).unwrap()
     }
 }
 

@@ -158,7 +158,7 @@ impl Case {
             data_encoding,
             index_encoding,
             checks: draw.below(4) != 3,
-            alignment: one_of(draw, &[1, 1, 1, 8, 8, 16, 64, 4096]),
+            alignment: one_of(draw, &[1, 1, 1, 4, 8, 8, 16, 64, 4096]),
             settings,
             pairs: Vec::new(),
             ordered: false,
@@ -280,7 +280,7 @@ impl Lengths {
         match class {
             0..3 => draw.below(100),
             3 => draw.below(1000),
-            4 => around(draw, &[8, 16, 64, 4096]),
+            4 => around(draw, &[4, 8, 16, 64, 4096]),
             _ => around(draw, thresholds) / one_of(draw, &[1, 1, 1, 2]), // with gzip a pair counts about twice
         }
     }
@@ -335,7 +335,7 @@ fn draw_preamble_len(draw: &mut dyn Draw, thresholds: &[u64]) -> u64 {
     match draw.below(8) {
         0..3 => 0,
         3..6 => draw.below(100),
-        6 => around(draw, &[8, 16, 64, 4096]),
+        6 => around(draw, &[4, 8, 16, 64, 4096]),
         _ => around(draw, thresholds),
     }
 }

@@ -141,7 +141,7 @@ fn check_lookups(case: &Case, expected: &BTreeMap<u64, Pair>, snapshot: &Snapsho
             in_short(found)
         );
         let location = snapshot.locate(*key).map_err(in_words)?;
-        let aligned = location.as_ref().is_some_and(|location| location.offset().is_multiple_of(case.alignment));
+        let aligned = location.as_ref().is_some_and(|location| location.range.start.is_multiple_of(case.alignment));
         ensure!(aligned, "key {key}: expected a multiple of {} bytes, found {location:?}", case.alignment);
         for near in [key.wrapping_sub(1), key.wrapping_add(1), key ^ 1 << 63] {
             let found = snapshot.contains(near).map_err(in_words)?;

@@ -526,7 +526,7 @@ pub(super) fn profiles() -> impl TypedValueParser<Value = Profile> {
 /// The parser of --value-alignment, with its values for completions.
 pub(super) fn alignments() -> impl TypedValueParser<Value = ValueAlignment> {
     let parse = |number: String| number.parse().map_err(|_| String::new());
-    PossibleValuesParser::new(["1", "8", "16", "64", "4096"]).try_map(move |number| {
+    PossibleValuesParser::new(["1", "4", "8", "16", "64", "4096"]).try_map(move |number| {
         parse(number).and_then(|number| ValueAlignment::new(number).map_err(|error| error.to_string()))
     })
 }

@@ -110,14 +110,15 @@ impl ZarrPrecomputed {
         if ![x, y, z].iter().all(|size| size.is_finite() && *size > 0.0) {
             return Err(Failure::usage("expected numbers above 0 in --resolution, in nanometres"));
         }
-        let mut options = PrecomputedOptions::new(&self.axes);
+        let mut options = PrecomputedOptions::new();
         options.resolution([x, y, z]).segmentation(self.segmentation);
         if let Some(argument) = &self.sharding {
             options.spec(sharding::read(argument)?);
         }
         let source = ZarrArray::open(&self.source)?;
         let _cleanup = context.interrupt.writing();
-        let chunks = with_progress(context, "convert", |next| options.convert(&source, &self.out, next))?;
+        let chunks =
+            with_progress(context, "convert", |next| options.progress(next).convert(&source, &self.axes, &self.out))?;
         context.say(format_args!("{} in {}", plural(chunks, "chunk"), self.out.display()));
         Ok(Exit::Done)
     }
@@ -131,7 +132,7 @@ impl BcolzZarr {
         }
         let source = BcolzArray::open(&self.source)?;
         let _cleanup = context.interrupt.writing();
-        let converted = with_progress(context, "convert", |next| options.convert(&source, &self.out, next))?;
+        let converted = with_progress(context, "convert", |next| options.progress(next).convert(&source, &self.out))?;
         let (chunks, verbatim) = (plural(converted.chunks, "chunk"), grouped(converted.verbatim));
         context.say(format_args!("{chunks} in {}, {verbatim} of them copied unchanged", self.out.display()));
         Ok(Exit::Done)

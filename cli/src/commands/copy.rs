@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use clap::ArgGroup;
 use sharddb::internal::key::Key;
-use sharddb::internal::key_range::KeyRange;
+use sharddb::internal::key_range::ParsedKeyRange;
 use sharddb::progress::{Phase, Unit};
 use sharddb::shard::Entry;
 use sharddb::spec::ShardNumber;
@@ -58,7 +58,7 @@ pub(crate) struct Args {
     key: Vec<Key>,
     /// Copy the keys of this range: A..B ends before B, A..=B with it; A.. and ..B are open. Keys are decimal or 0x hex
     #[arg(long, value_name = "A..B", conflicts_with_all = ["keys", "key"])]
-    range: Option<KeyRange>,
+    range: Option<ParsedKeyRange>,
     #[command(flatten)]
     new: NewStore,
 }
@@ -112,7 +112,7 @@ impl Args {
 /// The keys to copy.
 enum Wanted {
     Keys(Vec<u64>),
-    Range(KeyRange),
+    Range(ParsedKeyRange),
 }
 
 /// A loader and the database whose pairs it gets.
@@ -128,7 +128,7 @@ struct Copy<'a> {
 
 impl Copy<'_> {
     /// Copies the pairs whose keys are in a range. Reads all indexes.
-    fn range(&mut self, range: KeyRange) -> Result<()> {
+    fn range(&mut self, range: ParsedKeyRange) -> Result<()> {
         self.read.begin_counting(Phase::Copy, Unit::Keys, self.source.key_count().unwrap_or(0));
         for shard in self.source.shards() {
             for entry in shard?.iter() {

@@ -1,5 +1,6 @@
 //! `diff`: prints the keys that were added, removed or changed between two databases.
 
+use sharddb::internal::generation_of_text;
 use std::num::NonZero;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
@@ -62,10 +63,10 @@ pub(crate) struct Args {
     #[arg(value_name = "NEW", conflicts_with_all = ["from", "to"])]
     new: Option<PathBuf>,
     /// The generation before: gen-0000000003, gen-3 or 3. Default: the one that was current before that of --to
-    #[arg(long, value_name = "GENERATION", value_parser = GenerationId::from_text)]
+    #[arg(long, value_name = "GENERATION", value_parser = generation_of_text)]
     from: Option<GenerationId>,
     /// The generation after. Default: the current one
-    #[arg(long, value_name = "GENERATION", value_parser = GenerationId::from_text)]
+    #[arg(long, value_name = "GENERATION", value_parser = generation_of_text)]
     to: Option<GenerationId>,
     /// What to print for each key. Default: keys, or ndjson for an output whose name ends in .ndjson or .jsonl
     #[arg(long, value_enum)]

@@ -1,5 +1,6 @@
 //! `discard`: removes one generation.
 
+use sharddb::internal::generation_of_text;
 use std::path::PathBuf;
 
 use sharddb::GenerationId;
@@ -22,7 +23,7 @@ pub(crate) struct Args {
     /// The store
     store: PathBuf,
     /// The generation: gen-0000000003, gen-3 or 3
-    #[arg(value_parser = GenerationId::from_text)]
+    #[arg(value_parser = generation_of_text)]
     generation: GenerationId,
 }
 

@@ -80,11 +80,11 @@ impl Args {
         let place = spec.route(key);
         let found = snapshot.locate(key)?;
         let file = match &found {
-            Some(location) => location.path().to_path_buf(),
+            Some(location) => location.path.clone(),
             None => snapshot.shards_directory().join(spec.shard_file_name(place.shard)),
         };
         let stored =
-            found.as_ref().map(|location| Stored { offset: location.offset(), stored_len: location.stored_len() });
+            found.as_ref().map(|location| Stored { offset: location.range.start, stored_len: location.stored_len() });
         Ok(Report::new(spec, key, file.display().to_string(), stored))
     }
 }

@@ -1,11 +1,11 @@
 //! `rollback`: makes another generation current.
 
+use sharddb::internal::generation_of_text;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::{fs, io};
 
 use serde_json::json;
-use sharddb::GenerationId;
 
 use crate::commands::{open_store, write_json};
 use crate::context::{Context, warn};
@@ -49,7 +49,7 @@ impl Args {
         if let Some(remote) = RemoteStore::open(&self.store)? {
             return remote.rollback(self.generation.as_deref(), Call { context, json: self.json });
         }
-        let generation = self.generation.as_deref().map(GenerationId::from_text).transpose()?;
+        let generation = self.generation.as_deref().map(generation_of_text).transpose()?;
         let store = open_store(&self.store)?;
         let previous = store.current().unwrap_or_default(); // a rollback may repair it
         let history = if generation.is_none() { store.history()? } else { Vec::new() };

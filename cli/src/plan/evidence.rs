@@ -15,6 +15,7 @@
 use std::collections::HashSet;
 
 use sharddb::ShardingSpec;
+use sharddb::internal::{KeyCounts, counts_of};
 use sharddb::plan::KeyStats;
 use sharddb::spec::HashFunction;
 
@@ -25,7 +26,7 @@ const MANY: f64 = 16.0;
 
 /// Statistics of keys, prepared for estimates.
 pub(super) struct Evidence<'a> {
-    stats: &'a KeyStats,
+    stats: &'a KeyCounts,
     /// The number of distinct keys.
     pub(super) keys: u64,
     by_key: Vec<u64>,
@@ -69,6 +70,7 @@ impl CellKind {
 impl<'a> Evidence<'a> {
     /// `keys` is the number of distinct keys. `stats` may be empty if nothing else is known.
     pub(super) fn new(stats: &'a KeyStats, keys: u64) -> Evidence<'a> {
+        let stats = counts_of(stats);
         Evidence { stats, keys, by_key: stats.key_sample(), by_block: stats.block_sample() }
     }
 
@@ -121,7 +123,7 @@ impl<'a> Evidence<'a> {
     }
 
     fn of_whole_blocks(&self, field: BitField) -> Option<Occupancy> {
-        if field.from > KeyStats::SAMPLE_BLOCK_BITS.into() || !self.fits_once(field) {
+        if field.from > KeyCounts::SAMPLE_BLOCK_BITS.into() || !self.fits_once(field) {
             return None;
         }
         let counts = count(self.by_block.iter().map(|key| key & field.mask()));
@@ -131,7 +133,7 @@ impl<'a> Evidence<'a> {
 
     fn of_any(&self, field: BitField) -> Occupancy {
         let (keys, cells) = (self.keys as f64, field.patterns(self.stats.varying_bits()));
-        if field.from <= KeyStats::SAMPLE_BLOCK_BITS.into() {
+        if field.from <= KeyCounts::SAMPLE_BLOCK_BITS.into() {
             return Occupancy::of_blocks(count(self.by_block.iter().map(|key| key >> field.from)), keys, cells);
         }
         Occupancy::scattered(keys, cells, self.in_cell_of_a_key(|key| key & field.mask()) - keys / cells)
@@ -161,7 +163,7 @@ impl<'a> Evidence<'a> {
             (HashFunction::MurmurHash3X86_128, _) => in_random_order(&self.by_key, 0).take(keys).collect(),
             (HashFunction::Identity, Some(run)) => run.ids(field).take(keys).collect(),
             (HashFunction::Identity, None) if self.fits_once(field) => {
-                in_random_order(&self.by_block, KeyStats::SAMPLE_BLOCK_BITS).take(keys).collect()
+                in_random_order(&self.by_block, KeyCounts::SAMPLE_BLOCK_BITS).take(keys).collect()
             }
             (HashFunction::Identity, None) => self.ids_around(field).take(keys).collect(),
         };
@@ -172,7 +174,7 @@ impl<'a> Evidence<'a> {
     /// Keys that agree in a field: any bits of sampled keys above it; below it runs as long as there are keys.
     fn ids_around(&self, field: BitField) -> impl Iterator<Item = u64> {
         let block = |key: u64| key.checked_shr(field.from).unwrap_or(0);
-        let run_len = if field.from <= KeyStats::SAMPLE_BLOCK_BITS.into() {
+        let run_len = if field.from <= KeyCounts::SAMPLE_BLOCK_BITS.into() {
             Occupancy::counted(count(self.by_block.iter().map(|key| block(*key)))).of_a_key
         } else {
             self.in_cell_of_a_key(block)

@@ -62,7 +62,7 @@ impl RemoteStore {
         let cleanup = call.context.interrupt.publishing();
         let (progress, mut options) = (call.context.interrupt.progress(), PushOptions::new());
         options.progress(&progress).allow_empty(allow_empty.allow_empty);
-        let pushed = call.with_bar("push", &progress, || self.wait_for(self.bucket.push(local, &options)));
+        let pushed = call.with_bar("push", &progress, || self.wait_for(self.bucket.push_with(local, &options)));
         let copied = pushed.as_ref().ok().map(|pushed| (pushed.skipped, pushed.generation.as_str()));
         self.report("push", call.context, copied);
         let pushed = pushed?;
@@ -118,7 +118,7 @@ impl RemoteStore {
         let (progress, mut options) = (call.context.interrupt.progress(), PullOptions::new());
         options.progress(&progress).allow_empty(allow_empty.allow_empty);
         generation.map(|generation| options.generation(generation));
-        let pulled = call.with_bar("pull", &progress, || self.wait_for(self.bucket.pull(store, &options)));
+        let pulled = call.with_bar("pull", &progress, || self.wait_for(self.bucket.pull_with(store, &options)));
         let copied = pulled.as_ref().ok().map(|pulled| (pulled.resumed + pulled.shared, pulled.generation.as_str()));
         self.report("pull", call.context, copied);
         let pulled = pulled?;
@@ -184,10 +184,11 @@ impl RemoteStore {
         self.check_scheme("lists the objects of")?;
         let progress = call.context.interrupt.progress();
         let level = if reads_data { BucketVerifyLevel::Data } else { BucketVerifyLevel::Lengths };
-        let mut options = BucketVerifyOptions::new(level);
+        let mut options = BucketVerifyOptions::new();
         options.progress(&progress);
-        let report =
-            call.with_bar("verify", &progress, || self.run("verify", call.context, self.bucket.verify(&options)))?;
+        let report = call.with_bar("verify", &progress, || {
+            self.run("verify", call.context, self.bucket.verify_with(level, &options))
+        })?;
         let findings: Vec<String> = report.findings.iter().map(|finding| hide(&finding.to_string())).collect();
         if call.json {
             write_json(&json!({
@@ -208,10 +209,10 @@ impl RemoteStore {
     /// Removes generations that were replaced long enough ago, and unfinished uploads.
     pub(crate) fn gc(&self, older_than: Duration, dry_run: bool, call: Call) -> Result<Exit> {
         self.check_scheme("removes generations from")?;
-        let mut options = BucketGcOptions::new(older_than);
+        let mut options = BucketGcOptions::new();
         options.dry_run(dry_run);
         let bar = Display::start(call.context.quiet, || Status::of_phase("remove", 0));
-        let report = self.run("gc", call.context, self.bucket.gc(&options));
+        let report = self.run("gc", call.context, self.bucket.gc_with(older_than, &options));
         drop(bar);
         let report = report?;
         if call.json {

@@ -31,7 +31,7 @@ impl RemoteDatabase {
         let Client { store, prefix, .. } = client(&url)?;
         let mut options = RemoteOptions::new();
         set(options.root_name(url.to_string()))?;
-        let db = BlockingDb::open(store, &prefix, &options)?;
+        let db = BlockingDb::open_with(store, &prefix, &options)?;
         let opened = RemoteDatabase { db, url: url.to_string(), is_verbose: context.verbose };
         let stats = opened.db.stats();
         opened.report("open", stats.requests, stats.bytes, stats.cache_hits);

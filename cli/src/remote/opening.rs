@@ -1,10 +1,10 @@
 //! How to open DB at a URL: the options that paths do not have.
 
+use sharddb::internal::generation_of_text;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use clap::Args;
-use sharddb::GenerationId;
 use sharddb_remote::{DiskCache, RemoteOptions};
 
 use crate::failure::{Failure, Result};
@@ -64,5 +64,5 @@ impl RemoteOpening {
 
 /// Parses the name of a generation in a bucket; a number becomes the beginning of one.
 fn parse_name(text: &str) -> Result<String, String> {
-    Ok(GenerationId::from_text(text).map_or_else(|_| text.to_string(), |id| id.to_string()))
+    Ok(generation_of_text(text).map_or_else(|_| text.to_string(), |id| id.to_string()))
 }

@@ -159,6 +159,7 @@ mod sealed {
 /// # Ok::<(), sharddb::Error>(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum Form {
     /// The bytes as they are stored.
     Encoded,

@@ -182,40 +182,32 @@ impl Error {
     pub fn message(&self) -> &str {
         &self.0.message
     }
-}
 
-/// What the other crates of ShardDb use.
-#[doc(hidden)]
-impl Error {
+    /// Creates an error of the kind `Corrupt`.
     #[cold]
     pub fn corrupt(message: impl Into<String>) -> Error {
         Error::new(ErrorKind::Corrupt, message)
     }
 
+    /// Creates an error of the kind `InvalidSpec`.
     #[cold]
     pub fn invalid_spec(message: impl Into<String>) -> Error {
         Error::new(ErrorKind::InvalidSpec, message)
     }
 
+    /// Creates an error of the kind `InvalidInput`.
     #[cold]
     pub fn invalid_input(message: impl Into<String>) -> Error {
         Error::new(ErrorKind::InvalidInput, message)
     }
 
-    /// A state that no input can cause: a bug in this crate, or a panic in one of its threads.
+    /// Creates an error of the kind `Internal`: of a state that no input can cause.
     #[cold]
     pub fn internal(message: impl Into<String>) -> Error {
         Error::new(ErrorKind::Internal, message)
     }
 
-    /// A panic in `what`: a thread of this crate, or a function of the caller.
-    #[cold]
-    pub fn panicked(what: &str, panic: &(dyn Any + Send)) -> Error {
-        let text = panic.downcast_ref::<&str>().copied().or_else(|| panic.downcast_ref::<String>().map(String::as_str));
-        Error::internal(format!("{what} panicked: {}", text.unwrap_or("no message")))
-    }
-
-    /// An I/O error on `path` while doing `what` ("open", "rename to gen-0000000003").
+    /// Creates an error of the kind `Io`: a call failed that should `what` the file at `path` ("open", "rename to gen-0000000003").
     #[cold]
     pub fn io(what: &str, path: &Path, source: io::Error) -> Error {
         let mut error = Error::new(ErrorKind::Io, format!("cannot {what}"));
@@ -238,7 +230,7 @@ impl Error {
         self
     }
 
-    /// Replaces the path of a local copy by that of the original.
+    /// Replaces the path, as that of a local copy by that of the original.
     #[cold]
     pub fn with_path(mut self, path: PathBuf) -> Error {
         self.0.path = Some(path);
@@ -247,34 +239,45 @@ impl Error {
 
     /// Puts a sentence before the message, which follows in brackets.
     #[cold]
-    pub fn and(mut self, more: &str) -> Error {
+    pub fn context(mut self, more: &str) -> Error {
         self.0.message = format!("{more} ({})", self.0.message);
         self
     }
 
+    /// Adds the key unless there is one already.
     #[cold]
     pub fn at_key(mut self, key: u64) -> Error {
         self.0.key.get_or_insert(key);
         self
     }
 
+    /// Adds the shard unless there is one already.
     #[cold]
     pub fn at_shard(mut self, shard: ShardNumber) -> Error {
         self.0.location.shard.get_or_insert(shard);
         self
     }
 
+    /// Adds the minishard unless there is one already.
     #[cold]
     pub fn at_minishard(mut self, minishard: MinishardNumber) -> Error {
         self.0.location.minishard.get_or_insert(minishard);
         self
     }
 
+    /// Adds the byte offset in the file unless there is one already.
     #[cold]
     pub fn at_offset(mut self, offset: u64) -> Error {
         self.0.location.offset.get_or_insert(offset);
         self
     }
+}
+
+/// Returns the error after a panic in `what`: a thread of this crate, or a function of the caller.
+#[cold]
+pub fn panicked(what: &str, panic: &(dyn Any + Send)) -> Error {
+    let text = panic.downcast_ref::<&str>().copied().or_else(|| panic.downcast_ref::<String>().map(String::as_str));
+    Error::internal(format!("{what} panicked: {}", text.unwrap_or("no message")))
 }
 
 impl fmt::Display for Error {

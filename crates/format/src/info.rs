@@ -37,6 +37,29 @@ pub struct Info {
     pub shards: PathBuf,
 }
 
+impl ShardingSpec {
+    /// Returns the specification in the text of an `info`: the one at the top level, else the only nested one.
+    ///
+    /// ```
+    /// use sharddb_format::ShardingSpec;
+    ///
+    /// let spec = ShardingSpec::from_info(
+    ///     r#"{"@type": "neuroglancer_skeletons", "sharding": {"@type": "neuroglancer_uint64_sharded_v1", "hash": "identity",
+    ///        "preshift_bits": 0, "minishard_bits": 3, "shard_bits": 5}}"#,
+    /// )?;
+    /// assert_eq!((spec.minishard_bits(), spec.shard_bits()), (3, 5));
+    /// # Ok::<(), sharddb_format::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// `InvalidSpec` if the text is not the JSON of an `info`, or has no specification; `InvalidInput` if it has several nested
+    /// ones: then take the text of one, for [`from_json`](ShardingSpec::from_json).
+    pub fn from_info(info: &str) -> Result<ShardingSpec> {
+        Ok(Info::parse(info.as_bytes(), None)?.spec)
+    }
+}
+
 impl Info {
     /// Reads the specification at `pointer`; without a pointer, the one at the top level, else the only nested one.
     ///

@@ -7,9 +7,9 @@ use crate::key::Key;
 
 /// The bounds of a range of keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct KeyRange(Bound<u64>, Bound<u64>);
+pub struct ParsedKeyRange(Bound<u64>, Bound<u64>);
 
-impl KeyRange {
+impl ParsedKeyRange {
     pub fn bounds(self) -> (Bound<u64>, Bound<u64>) {
         (self.0, self.1)
     }
@@ -19,10 +19,10 @@ impl KeyRange {
     }
 }
 
-impl FromStr for KeyRange {
+impl FromStr for ParsedKeyRange {
     type Err = String;
 
-    fn from_str(text: &str) -> Result<KeyRange, String> {
+    fn from_str(text: &str) -> Result<ParsedKeyRange, String> {
         let parts = text.split_once("..=").map(|(start, end)| (start, end, true));
         let parts = parts.or_else(|| text.split_once("..").map(|(start, end)| (start, end, false)));
         let (start, end, closed) = parts.ok_or_else(|| {
@@ -39,7 +39,7 @@ impl FromStr for KeyRange {
             (Bound::Included(first), Bound::Included(last) | Bound::Excluded(last)) if first > last => {
                 Err(format!("expected a range that begins before it ends, found \"{text}\""))
             }
-            _ => Ok(KeyRange(start, end)),
+            _ => Ok(ParsedKeyRange(start, end)),
         }
     }
 }
@@ -61,11 +61,11 @@ mod tests {
             ("7..7", (Included(7), Excluded(7))),
         ];
         for (text, (start, end)) in cases {
-            assert_eq!(text.parse(), Ok(KeyRange(start, end)), "{text}");
+            assert_eq!(text.parse(), Ok(ParsedKeyRange(start, end)), "{text}");
         }
         for text in ["", "7", "7.20", "20..10", "20..=10", "7..=", "..=", "-1..5", "1...5", "1..5..9", "a..b", "1 ..2"]
         {
-            assert!(text.parse::<KeyRange>().is_err(), "{text}");
+            assert!(text.parse::<ParsedKeyRange>().is_err(), "{text}");
         }
     }
 }

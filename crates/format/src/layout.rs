@@ -53,6 +53,8 @@ pub enum ValueAlignment {
     /// 1 byte: no padding.
     #[default]
     One,
+    /// 4 bytes: an `f32`.
+    Four,
     /// 8 bytes.
     Eight,
     /// 16 bytes.
@@ -68,6 +70,7 @@ impl ValueAlignment {
     pub fn get(self) -> u64 {
         match self {
             Self::One => 1,
+            Self::Four => 4,
             Self::Eight => 8,
             Self::Sixteen => 16,
             Self::SixtyFour => 64,
@@ -79,13 +82,13 @@ impl ValueAlignment {
     ///
     /// # Errors
     ///
-    /// `InvalidInput` unless `bytes` is 1, 8, 16, 64 or 4096.
+    /// `InvalidInput` unless `bytes` is 1, 4, 8, 16, 64 or 4096.
     pub fn new(bytes: u64) -> Result<ValueAlignment> {
-        [Self::One, Self::Eight, Self::Sixteen, Self::SixtyFour, Self::Page]
+        [Self::One, Self::Four, Self::Eight, Self::Sixteen, Self::SixtyFour, Self::Page]
             .into_iter()
             .find(|alignment| alignment.get() == bytes)
             .ok_or_else(|| {
-                Error::invalid_input(format!("expected a value alignment of 1, 8, 16, 64 or 4096, found {bytes}"))
+                Error::invalid_input(format!("expected a value alignment of 1, 4, 8, 16, 64 or 4096, found {bytes}"))
             })
     }
 
@@ -94,7 +97,6 @@ impl ValueAlignment {
     ///
     /// Errors: `InvalidInput` if it begins with a zero byte and values are aligned.
     #[inline]
-    #[doc(hidden)]
     pub fn check_preamble(self, preamble: &[u8]) -> Result<()> {
         if self == Self::One || preamble.first() != Some(&0) { Ok(()) } else { Err(self.preamble_like_padding()) }
     }
@@ -110,7 +112,6 @@ impl ValueAlignment {
 
     /// Returns the number of padding bytes from `offset` to the next aligned offset.
     #[inline]
-    #[doc(hidden)]
     pub fn padding(self, offset: u64) -> u64 {
         offset.wrapping_neg() & (self.get() - 1)
     }

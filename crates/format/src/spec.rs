@@ -19,7 +19,7 @@ const TYPE: &str = "neuroglancer_uint64_sharded_v1";
 /// Upper bound on `minishard_bits`. A shard index of more minishards is too large for any reader.
 const MAX_MINISHARD_BITS: u8 = 32;
 
-/// The encoding of values or of minishard indexes.
+/// The encoding of values or of minishard indexes. The format has these two: the list is closed.
 ///
 /// ```
 /// use sharddb_format::Encoding;
@@ -170,7 +170,6 @@ impl ShardingSpec {
     /// Returns the location that a hash selects, or a [packed location](Self::packed_location), which is the part of the
     /// hash that selects it.
     #[inline]
-    #[doc(hidden)]
     pub fn location_of_hash(&self, hash: u64) -> Location {
         // minishard_bits <= 32, so this shift is always in range
         let shard = (hash >> self.minishard_bits) & self.shard_mask;
@@ -181,7 +180,6 @@ impl ShardingSpec {
     /// Returns the location of a key, packed into one number: the minishard number in the lowest `minishard_bits` bits,
     /// and the shard number above it. Packed locations sort in storage order.
     #[inline]
-    #[doc(hidden)]
     pub fn packed_location(&self, key: u64) -> u64 {
         self.hash(key) & low_bits(self.shard_bits + self.minishard_bits)
     }
@@ -209,13 +207,11 @@ impl ShardingSpec {
     }
 
     /// Returns the file name of a shard without the extension.
-    #[doc(hidden)]
     pub fn shard_file_stem(&self, shard: ShardNumber) -> String {
         format!("{:0width$x}", shard.0, width = usize::from(self.shard_bits.div_ceil(4)))
     }
 
     /// Returns the shard whose file has exactly this stem; `None` if the stem is not valid.
-    #[doc(hidden)]
     pub fn shard_of_file_stem(&self, stem: &str) -> Option<ShardNumber> {
         let shard = ShardNumber(u64::from_str_radix(stem, 16).ok()?);
         (shard <= self.max_shard() && self.shard_file_stem(shard) == stem).then_some(shard)
@@ -233,8 +229,7 @@ impl ShardingSpec {
         ShardingSpec::from_value(json::parse(text.as_bytes())?)
     }
 
-    #[doc(hidden)]
-    pub fn from_value(value: &RawValue) -> Result<ShardingSpec> {
+    pub(crate) fn from_value(value: &RawValue) -> Result<ShardingSpec> {
         let Some(members) = json::members(value) else {
             return Err(Error::invalid_spec(format!("expected the sharding object, found {}", excerpt(value))));
         };

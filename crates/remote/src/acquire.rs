@@ -9,7 +9,7 @@ use std::sync::Arc;
 use sharddb_format::internal::checks::ChecksPlace;
 use sharddb_format::{Error, ErrorKind, Result};
 
-use crate::block::{Block, BlockKey, BlockRead, Wanted};
+use crate::block::{Block, BlockContent, BlockKey, BlockRead};
 use crate::block_store::{BlockId, BlockStore};
 use crate::generation::RemoteGeneration;
 use crate::identity::Identity;
@@ -54,7 +54,7 @@ struct Results {
 }
 
 /// What the bytes of a block are.
-enum Content {
+enum Received {
     Block(Block),
     /// The block is longer than the bytes: it is this span.
     Longer(Span),
@@ -164,13 +164,13 @@ impl RemoteGeneration {
         let mut left = Vec::new();
         for load in loads {
             match self.content(&load, self.objects.part(&load.span, &span, &answer)) {
-                Ok(Content::Block(block)) => {
+                Ok(Received::Block(block)) => {
                     if role == Role::Joined {
                         self.count_cache_hit(exchange);
                     }
                     results.set(load.at, Ok(block));
                 }
-                Ok(Content::Longer(span)) => left.push(Load { span, is_extended: true, ..load }),
+                Ok(Received::Longer(span)) => left.push(Load { span, is_extended: true, ..load }),
                 Err(error) => results.set(load.at, Err(error)),
             }
         }
@@ -179,25 +179,25 @@ impl RemoteGeneration {
     }
 
     /// Verifies what was read, and keeps it. If another operation was faster, returns its block.
-    fn content(&self, load: &Load<'_>, answer: Result<RemoteValue, Unread>) -> Result<Content> {
+    fn content(&self, load: &Load<'_>, answer: Result<RemoteValue, Unread>) -> Result<Received> {
         if let Some(block) = self.shared.cache.lock().get(self.key_of(load.read)) {
-            return Ok(Content::Block(block));
+            return Ok(Received::Block(block));
         }
         let content = match answer {
             Ok(bytes) => {
                 let bytes = bytes.into_body();
                 let content = self.parse(load, bytes.clone())?;
-                if let (Content::Block(_), Some(id)) = (&content, self.block_id(&load.span))
+                if let (Received::Block(_), Some(id)) = (&content, self.block_id(&load.span))
                     && let Some(store) = &self.shared.block_store
                 {
                     store.put(&id, bytes.as_slice());
                 }
                 content
             }
-            Err(Unread::Missing) => Content::Block(self.missing(load.read)?),
+            Err(Unread::Missing) => Received::Block(self.missing(load.read)?),
             Err(unread) => return Err(self.explain(&load.span, &unread)),
         };
-        if let Content::Block(block) = &content {
+        if let Received::Block(block) = &content {
             self.keep(load, block);
         }
         Ok(content)
@@ -227,8 +227,8 @@ impl RemoteGeneration {
             return None;
         }
         match self.parse(load, Body::new(bytes)) {
-            Ok(Content::Block(block)) => Some(block),
-            Ok(Content::Longer(_)) | Err(_) => None,
+            Ok(Received::Block(block)) => Some(block),
+            Ok(Received::Longer(_)) | Err(_) => None,
         }
     }
 
@@ -266,10 +266,10 @@ impl RemoteGeneration {
     }
 
     /// Verifies the bytes of a block.
-    fn parse(&self, load: &Load<'_>, bytes: Body) -> Result<Content> {
+    fn parse(&self, load: &Load<'_>, bytes: Body) -> Result<Received> {
         let start = load.span.range.start;
         let block = match load.read.wanted {
-            Wanted::TableBlock(shard, described) => {
+            BlockContent::TableBlock(shard, described) => {
                 let is_intact = |record| described.is_intact(record, bytes.as_slice(), start);
                 if self.record(shard).is_some_and(is_intact) {
                     Block::Bytes(bytes)
@@ -277,26 +277,28 @@ impl RemoteGeneration {
                     return Err(self.bad_table());
                 }
             }
-            Wanted::Entries(shard) => match self.record(shard) {
+            BlockContent::Entries(shard) => match self.record(shard) {
                 Some(record) => Block::Bytes(self.check_shard_index(record, bytes)?),
                 None => Block::Bytes(bytes),
             },
-            Wanted::Minishard(location, index) => {
+            BlockContent::Minishard(location, index) => {
                 match self.minishard_format().parse(location, index, bytes, start)? {
-                    Parsed::NeedsUntil(end) => return Ok(Content::Longer(self.extended(load, end)?)),
+                    Parsed::NeedsUntil(end) => return Ok(Received::Longer(self.extended(load, end)?)),
                     Parsed::Minishard(minishard) => Block::Minishard(Arc::new(minishard)),
                 }
             }
         };
-        Ok(Content::Block(block))
+        Ok(Received::Block(block))
     }
 
     /// Returns the block of an object that is missing: a shard without a manifest is empty then.
     fn missing(&self, read: &BlockRead) -> Result<Block> {
         match read.wanted {
-            Wanted::TableBlock(..) => Err(self.bad_table()),
-            Wanted::Entries(_) if self.manifest.is_none() && !self.was_read(&read.span.object) => Ok(Block::NoShard),
-            Wanted::Entries(_) | Wanted::Minishard(..) => Err(self.objects.gone(&read.span.object)),
+            BlockContent::TableBlock(..) => Err(self.bad_table()),
+            BlockContent::Entries(_) if self.manifest.is_none() && !self.was_read(&read.span.object) => {
+                Ok(Block::NoShard)
+            }
+            BlockContent::Entries(_) | BlockContent::Minishard(..) => Err(self.objects.gone(&read.span.object)),
         }
     }
 

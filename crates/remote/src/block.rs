@@ -67,12 +67,12 @@ impl Block {
 pub(crate) struct BlockRead {
     pub(crate) block: BlockName,
     pub(crate) span: Span,
-    pub(crate) wanted: Wanted,
+    pub(crate) wanted: BlockContent,
 }
 
 /// What the bytes of a block have to contain.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Wanted {
+pub(crate) enum BlockContent {
     /// An intact block of the minishard table.
     TableBlock(ShardNumber, Described),
     /// Entries of a shard index.

@@ -1,7 +1,7 @@
 //! Lookups in an object store or on a web server: the same answers as from a local directory, over byte ranges of named
 //! objects.
 //!
-//! Only `disk_cache`, `bucket` and `object_store` do I/O.
+//! Only [`DiskCache`], `Bucket`, `RemoteDb` and `BlockingDb` do I/O.
 //!
 //! # Features
 //!
@@ -25,7 +25,7 @@
 // disk_cache    a block store in a local directory
 // bucket_current  the text that names the current generation of a bucket
 // bucket        publishing to an object store (feature `bucket`)
-// object_store  adapters for stores of the crate `object_store` (feature `object_store`)
+// database      databases over stores of the crate `object_store` (feature `object_store`)
 
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
@@ -42,6 +42,8 @@ mod bucket_current;
 #[allow(dead_code, reason = "most of it is for the integration tests")]
 #[path = "../../../tests/common/mod.rs"]
 mod common;
+#[cfg(feature = "object_store")]
+mod database;
 mod disk_cache;
 mod generation;
 mod identity;
@@ -50,8 +52,6 @@ mod key_range;
 mod locations;
 mod lookup;
 mod minishard;
-#[cfg(feature = "object_store")]
-mod object_store;
 mod objects;
 mod open;
 mod operation;
@@ -79,11 +79,14 @@ pub use bucket::{
     BucketVerifyOptions, BucketVerifyReport, BucketVersion, PublishedParts, PullOptions, Pulled, PushOptions, Pushed,
     layer_source,
 };
+#[cfg(feature = "object_store")]
+pub use database::{BlockingDb, RemoteDb};
 pub use disk_cache::DiskCache;
 pub use key_range::RemoteKeyRange;
 pub use lookup::RemoteLocation;
+/// The crate of object stores, in the version of this crate's functions.
 #[cfg(feature = "object_store")]
-pub use object_store::{BlockingDb, RemoteDb};
+pub use object_store;
 pub use operation::{Operation, OperationStats};
 pub use options::RemoteOptions;
 pub use range::RemoteRange;
@@ -94,3 +97,10 @@ pub use shared_request::RequestId;
 pub use snapshot::RemoteSnapshot;
 #[cfg(feature = "object_store")]
 pub use unknown_length::UnknownLength;
+
+/// What other crates of this workspace use. Applications must not: it changes without notice.
+#[cfg(feature = "bucket")]
+#[doc(hidden)]
+pub mod internal {
+    pub use crate::bucket::{pull_if, push_if};
+}

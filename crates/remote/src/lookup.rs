@@ -57,6 +57,13 @@ pub struct RemoteLocation {
     pub range: Range<u64>,
 }
 
+impl RemoteLocation {
+    /// Returns the stored length in bytes, which is that of the encoded value.
+    pub fn stored_len(&self) -> u64 {
+        self.range.end - self.range.start
+    }
+}
+
 impl RemoteGeneration {
     /// Returns the value of a key.
     pub(crate) async fn get(&self, exchange: &Exchange, key: u64) -> Result<Option<RemoteValue>> {

@@ -7,7 +7,7 @@ use sharddb_format::internal::minishard_table;
 use sharddb_format::internal::shard_index::ShardIndexEntry;
 use sharddb_format::{Error, ErrorKind, Result};
 
-use crate::block::{Block, BlockName, BlockRead, Wanted};
+use crate::block::{Block, BlockContent, BlockName, BlockRead};
 use crate::generation::RemoteGeneration;
 use crate::objects::Span;
 use crate::table::Described;
@@ -59,7 +59,7 @@ impl RemoteGeneration {
                 Ok(PlaceStep::Read(BlockRead {
                     block: BlockName::TableGroup(described.group()),
                     span: Span::exact(self.table_object(), range),
-                    wanted: Wanted::TableBlock(location.shard, described),
+                    wanted: BlockContent::TableBlock(location.shard, described),
                 }))
             }
         }
@@ -112,7 +112,7 @@ impl RemoteGeneration {
         };
         match (read.wanted, block) {
             (_, Block::NoShard) => Ok(PlaceStep::Place(None)),
-            (Wanted::TableBlock(..), Block::Bytes(bytes)) => {
+            (BlockContent::TableBlock(..), Block::Bytes(bytes)) => {
                 // the read may be that of another minishard in the same group
                 let table = self.table.as_ref();
                 let described = table.and_then(|table| table.describe(&self.spec, location.shard, location.minishard));
@@ -124,7 +124,7 @@ impl RemoteGeneration {
                 }
                 self.known_place_by_table(location, described, bytes, from)
             }
-            (Wanted::Entries(_), Block::Bytes(bytes)) => {
+            (BlockContent::Entries(_), Block::Bytes(bytes)) => {
                 self.place_by_entries(location, bytes.as_slice(), read.span.range.start).map(PlaceStep::Place)
             }
             _ => Err(Error::internal("expected a block that states places, found another one")),
@@ -159,7 +159,11 @@ impl RemoteGeneration {
             range: start..end,
             needed: needed_end.saturating_sub(start),
         };
-        Ok(BlockRead { block: BlockName::Minishard(location), span, wanted: Wanted::Minishard(location, place.index) })
+        Ok(BlockRead {
+            block: BlockName::Minishard(location),
+            span,
+            wanted: BlockContent::Minishard(location, place.index),
+        })
     }
 
     /// Returns the read of the index and the checks of a minishard, without its values.
@@ -188,7 +192,7 @@ impl RemoteGeneration {
         Ok(BlockRead {
             block: BlockName::ShardIndex { shard: location.shard, block },
             span,
-            wanted: Wanted::Entries(location.shard),
+            wanted: BlockContent::Entries(location.shard),
         })
     }
 

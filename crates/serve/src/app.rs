@@ -71,8 +71,8 @@ impl App {
         let source = match file.filter(|location| location.stored_len() > SMALL_BYTES) {
             // it is verified; a slow client holds an open file instead of memory
             Some(location) => {
-                let file = File::open(location.path()).map_err(|error| Problem::io("open", location.path(), &error))?;
-                Source::File(file, location.offset()..location.offset() + location.stored_len())
+                let file = File::open(&location.path).map_err(|error| Problem::io("open", &location.path, &error))?;
+                Source::File(file, location.range.clone())
             }
             None => Source::Memory(Bytes::from(bytes), share),
         };

@@ -95,7 +95,7 @@ fn read(
     };
     let (path, before) = match (file, &location) {
         (Some((path, tag)), _) => (path, Some(tag)),
-        (None, Some(location)) => (location.path(), tag_of(location.path())?),
+        (None, Some(location)) => (location.path.as_path(), tag_of(&location.path)?),
         (None, None) => return Ok(None),
     };
     let stored = location.as_ref().map_or(0, |location| location.stored_len());

@@ -71,7 +71,7 @@ fn undecoded(error: &io::Error, key: u64, location: &ValueLocation) -> Problem {
     if error.kind() == io::ErrorKind::OutOfMemory {
         return Problem::busy();
     }
-    let (path, byte) = (location.path(), location.offset());
+    let (path, byte) = (&location.path, location.range.start);
     tracing::warn!("expected a gzip member: {error} (key {key}, byte {byte} of {})", path.display());
     let file = path.file_name().unwrap_or_default().display();
     Problem::corrupt(format!("expected a gzip member: {error} (file {file}, key {key}, byte {byte})"))
@@ -125,7 +125,7 @@ impl Pinned {
         if let Some(tag) = &self.tag {
             return Ok(tag.part(key));
         }
-        let metadata = metadata_of(location.path())?.ok_or_else(Problem::replaced)?;
+        let metadata = metadata_of(&location.path)?.ok_or_else(Problem::replaced)?;
         Ok(file_tag(&metadata).part(key))
     }
 
@@ -422,8 +422,8 @@ mod tests {
         let (of_store, other) = (read(Some(EntityTag::new("g"))), read(None));
         assert_eq!((of_store.bytes, of_store.tag.as_str()), (OwnedValue::from(b"seven".to_vec()), "g-7"));
         let location = of_store.file.unwrap();
-        let bytes = fs::read(location.path()).unwrap();
-        let start = usize::try_from(location.offset()).unwrap();
+        let bytes = fs::read(&location.path).unwrap();
+        let start = usize::try_from(location.range.start).unwrap();
         assert_eq!(&bytes[start..start + 5], b"seven");
         assert!(other.file.is_none(), "another file may be at its path");
     }

@@ -1,5 +1,6 @@
 //! A request, after its token and area are removed from the path.
 
+use sharddb::internal::generation_of_text;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
@@ -54,7 +55,7 @@ impl Query {
 
     /// The parameter `generation`: a number or a name.
     pub(crate) fn generation(&self) -> Result<Option<GenerationId>> {
-        let id = |text| GenerationId::from_text(text).map_err(|error| Problem::invalid(error.to_string()));
+        let id = |text| generation_of_text(text).map_err(|error| Problem::invalid(error.to_string()));
         self.get("generation").map(id).transpose()
     }
 }

@@ -373,10 +373,10 @@ mod tests {
         let store = store(|_| {});
         let keys = asked();
         let place = open(&store, 1).locate(42).unwrap().unwrap();
-        let mut bytes = std::fs::read(place.path()).unwrap();
-        bytes[usize::try_from(place.offset()).unwrap()] ^= 1;
-        std::fs::remove_file(place.path()).unwrap(); // it is read-only
-        std::fs::write(place.path(), bytes).unwrap();
+        let mut bytes = std::fs::read(&place.path).unwrap();
+        bytes[usize::try_from(place.range.start).unwrap()] ^= 1;
+        std::fs::remove_file(&place.path).unwrap(); // it is read-only
+        std::fs::write(&place.path, bytes).unwrap();
         for (key, found) in keys.iter().zip(open(&store, 32).get_many(&keys)) {
             match found {
                 Ok(found) => assert_eq!((found.map(Vec::from), *key == 42), (expected(*key), false)),

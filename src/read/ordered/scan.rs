@@ -21,8 +21,8 @@ const FEW_MINISHARDS: u64 = 4096;
 /// A database with fewer keys is scanned on one thread, because starting others takes longer.
 const FEW_KEYS: u64 = 100_000;
 
-/// Units of work per thread. Threads that take many small units end at about the same time.
-const UNITS_PER_THREAD: usize = 8;
+/// Pieces per thread. Threads that take many small pieces end at about the same time.
+const PIECES_PER_THREAD: usize = 8;
 
 /// Keys that a thread reads before it passes on those that are in the range.
 const BATCH: usize = 16 << 10;
@@ -108,11 +108,11 @@ pub(crate) fn scan(
     sink: &KeySink<'_>,
 ) -> Result<Vec<Error>> {
     let threads = threads::count(threads);
-    let units = units(shards, &Candidates::new(shards.spec, bounds), threads.get());
+    let pieces = pieces(shards, &Candidates::new(shards.spec, bounds), threads.get());
     let errors = Mutex::new(Errors::default());
-    let scanned = for_each(threads, units.into_iter().enumerate(), |(number, unit), _| {
+    let scanned = for_each(threads, pieces.into_iter().enumerate(), |(number, piece), _| {
         let mut found = Errors::default();
-        let scanned = scan_unit(shards, &unit, bounds, sink, &mut found);
+        let scanned = scan_piece(shards, &piece, bounds, sink, &mut found);
         lock(&errors).append(number, found);
         scanned.map_or_else(|error| ControlFlow::Break(Some(error)), ControlFlow::Continue)
     });
@@ -123,16 +123,16 @@ pub(crate) fn scan(
 }
 
 /// A range of minishards of a shard.
-struct Unit {
+struct Piece {
     shard: ShardNumber,
     minishards: Range<MinishardNumber>,
 }
 
-/// Divides the candidates into enough units for the threads.
-fn units(shards: &ScanShards<'_>, candidates: &Candidates, threads: usize) -> Vec<Unit> {
-    let wanted = if threads > 1 { threads.saturating_mul(UNITS_PER_THREAD) } else { 1 };
+/// Divides the candidates into enough pieces for the threads.
+fn pieces(shards: &ScanShards<'_>, candidates: &Candidates, threads: usize) -> Vec<Piece> {
+    let wanted = if threads > 1 { threads.saturating_mul(PIECES_PER_THREAD) } else { 1 };
     let parts = wanted.div_ceil(shards.numbers.len().max(1)) as u64;
-    let mut units = Vec::new();
+    let mut pieces = Vec::new();
     for shard in &shards.numbers {
         for all in candidates.of_shard(*shard) {
             let (start, end) = (all.start.get(), all.end.get());
@@ -141,41 +141,41 @@ fn units(shards: &ScanShards<'_>, candidates: &Candidates, threads: usize) -> Ve
             while next < end {
                 let minishards = minishard_number(next)..minishard_number(end.min(next + len));
                 next = minishards.end.get();
-                units.push(Unit { shard: *shard, minishards });
+                pieces.push(Piece { shard: *shard, minishards });
             }
         }
     }
-    units
+    pieces
 }
 
-fn scan_unit(
+fn scan_piece(
     shards: &ScanShards<'_>,
-    unit: &Unit,
+    piece: &Piece,
     bounds: KeyBounds,
     sink: &KeySink<'_>,
     errors: &mut Errors,
 ) -> Result<()> {
-    let shard = match (shards.open)(unit.shard) {
+    let shard = match (shards.open)(piece.shard) {
         Ok(Some(shard)) => shard,
         Ok(None) => return Ok(()),
         Err(error) => {
-            errors.add_of_shard(unit.shard, error);
+            errors.add_of_shard(piece.shard, error);
             return Ok(());
         }
     };
     let (_pass, reader) = (Pass::new(&shard), shard.reader());
-    let (mut rows, mut batch) = (Rows::over(unit.minishards.clone()), Batch::new(bounds, sink));
+    let (mut rows, mut batch) = (Rows::over(piece.minishards.clone()), Batch::new(bounds, sink));
     loop {
         match rows.next_minishard(reader) {
             Ok(Some(minishard)) => {
                 rows.prefetch(reader);
-                let location = Location { shard: unit.shard, minishard: minishard.number };
+                let location = Location { shard: piece.shard, minishard: minishard.number };
                 rows.for_each_row(reader, |found| batch.add(reader, location, found, errors));
                 batch.end_minishard()?;
             }
             Ok(None) => return batch.flush(),
             // the shard index is damaged or too short
-            Err(error) if rows.is_over() => errors.add_of_shard(unit.shard, error),
+            Err(error) if rows.is_over() => errors.add_of_shard(piece.shard, error),
             Err(error) => errors.add(0, error),
         }
     }
@@ -229,20 +229,20 @@ impl<'a> Batch<'a> {
     }
 }
 
-/// The errors of a scan, with the number of their unit.
+/// The errors of a scan, with the number of their piece.
 #[derive(Default)]
 struct Errors {
     kept: Vec<(usize, Error)>,
     more: usize,
-    /// The shards that cannot be read at all, with the error, which each of their units meets.
+    /// The shards that cannot be read at all, with the error, which each of their pieces meets.
     of_shards: BTreeMap<ShardNumber, (usize, Error)>,
 }
 
 impl Errors {
     #[cold]
-    fn add(&mut self, unit: usize, error: Error) {
+    fn add(&mut self, piece: usize, error: Error) {
         if self.kept.len() < MOST_ERRORS {
-            self.kept.push((unit, error));
+            self.kept.push((piece, error));
         } else {
             self.more += 1;
         }
@@ -254,17 +254,17 @@ impl Errors {
         self.of_shards.entry(shard).or_insert((0, error));
     }
 
-    fn append(&mut self, unit: usize, other: Errors) {
-        other.kept.into_iter().for_each(|(_, error)| self.add(unit, error));
+    fn append(&mut self, piece: usize, other: Errors) {
+        other.kept.into_iter().for_each(|(_, error)| self.add(piece, error));
         self.more += other.more;
         for (shard, (_, error)) in other.of_shards {
-            self.of_shards.entry(shard).or_insert((unit, error));
+            self.of_shards.entry(shard).or_insert((piece, error));
         }
     }
 
     fn in_order(mut self) -> Vec<Error> {
-        std::mem::take(&mut self.of_shards).into_values().for_each(|(unit, error)| self.add(unit, error));
-        self.kept.sort_by_key(|(unit, _)| *unit); // stable
+        std::mem::take(&mut self.of_shards).into_values().for_each(|(piece, error)| self.add(piece, error));
+        self.kept.sort_by_key(|(piece, _)| *piece); // stable
         let mut errors: Vec<Error> = self.kept.into_iter().map(|(_, error)| error).collect();
         if self.more > 0 {
             let message = format!("expected no damage, found {} more damaged entries: run `sharddb verify`", self.more);

@@ -17,7 +17,6 @@ use crate::format::minishard_index::{
 };
 use crate::format::spec::Encoding;
 use crate::ids::MinishardNumber;
-use crate::read::shard::budget::IndexBudget;
 use crate::read::shard::fast_path::Probe;
 use crate::read::shard::index_cache::{CacheKey, Cached, CachedPart};
 use crate::read::shard::one_read::ReadBytes;
@@ -25,6 +24,7 @@ use crate::read::shard::reader::ShardReader;
 use crate::read::shard::stored_value::FoundKey;
 use crate::read::shard::value::Value;
 use crate::read::shard::verification::VerifyScope;
+use crate::read::shard::walk_budget::IndexBudget;
 
 /// A minishard index that can be searched. The minishard has keys.
 pub(super) struct LocatedIndex<'a> {

@@ -9,11 +9,10 @@
 //! lookup         the general path             places, table_file, index_cache, stored_value, preamble, named_ranges
 //! verify         verification of checksums    verification
 //! whole_file     a file against its manifest
-//! entries, keys  walks                        rows, entry_blocks, budget
+//! entries, keys  walks                        rows, entry_blocks, walk_budget
 //! stored_pair    copies of pairs as stored
 //! ```
 
-mod budget;
 mod entries;
 mod entry_blocks;
 mod fast_path;
@@ -35,9 +34,9 @@ mod table_file;
 mod value;
 mod verification;
 mod verify;
+mod walk_budget;
 mod whole_file;
 
-pub(crate) use budget::{IndexBudget, ValueBudget, most_rows, reserve_rows};
 pub use entries::{Entry, ShardEntries};
 pub(crate) use entry_blocks::{ALL_MINISHARDS, EntryBlocks};
 pub(crate) use fast_path::{FastMinishard, Probe, prefetch_index};
@@ -55,7 +54,8 @@ pub(crate) use stored_pair::StoredPair;
 pub(crate) use stored_value::FoundKey;
 pub(crate) use table_file::{TableFile, TableSection};
 pub(crate) use value::as_bytes;
-pub use value::{Value, ValueLocation};
+pub use value::{Value, ValueLocation, value_location, value_of};
 pub use verification::VerifyReads;
 pub(crate) use verification::{VerifyScope, WholeShardVerified};
+pub(crate) use walk_budget::{IndexBudget, ValueBudget, check_rows, most_rows, reserve_rows};
 pub(crate) use whole_file::Summed;

@@ -10,7 +10,7 @@ use crate::error::Result;
 use crate::format::checks::ChecksPlace;
 use crate::format::layout::{Layout, MINISHARD_ALIGNMENT};
 use crate::format::spec::Encoding;
-use crate::read::shard::budget::reserve_rows;
+use crate::read::shard::walk_budget::reserve_rows;
 
 /// The start of each range, in ascending order, with its reach: the largest end of this range and all ranges before it.
 pub(crate) struct NamedRanges(Box<[(u64, u64)]>);

@@ -10,12 +10,12 @@ use crate::format::checks::ChecksPlace;
 use crate::format::minishard_index::{IndexView, Row, RowsState};
 use crate::format::shard_index::ShardIndexEntry;
 use crate::prefetch;
-use crate::read::shard::budget::IndexBudget;
 use crate::read::shard::entry_blocks::EntryBlocks;
 use crate::read::shard::minishard_map::Trusted;
 use crate::read::shard::reader::ShardReader;
 use crate::read::shard::stored_value::FoundKey;
 use crate::read::shard::verification::VerifyScope;
+use crate::read::shard::walk_budget::IndexBudget;
 
 /// The number of minishards that indexes are prefetched ahead.
 const MINISHARDS_AHEAD: u64 = 8;

@@ -10,7 +10,7 @@ use crate::format::minishard_index::Row;
 use crate::format::spec::Encoding;
 use crate::ids::MinishardNumber;
 use crate::read::shard::reader::ShardReader;
-use crate::read::shard::value::{Value, ValueLocation};
+use crate::read::shard::value::{Value, ValueLocation, value_location};
 
 /// A key that was found: its minishard, its row, and the position of its checksum.
 #[derive(Clone, Copy)]
@@ -82,7 +82,7 @@ impl ShardReader {
     /// Returns the file and the range of a row's value.
     pub(crate) fn value_location(&self, number: MinishardNumber, row: Row) -> Result<ValueLocation> {
         let range = self.value_range(row).map_err(|error| self.at(number, error).at_key(row.id))?;
-        Ok(ValueLocation::new(self.files().path().to_path_buf(), range))
+        Ok(value_location(self.files().path().to_path_buf(), range))
     }
 
     /// Reads a value or a preamble. Enforces the cap before it allocates: the length comes from an index, which is

@@ -1,8 +1,8 @@
 //! The results of lookups: values, and the locations where they are stored.
 
 use std::fmt;
-use std::ops::Deref;
-use std::path::{Path, PathBuf};
+use std::ops::{Deref, Range};
+use std::path::PathBuf;
 
 use crate::byte_range::ByteRange;
 use crate::bytes::{AlignedBytes, Bytes};
@@ -19,6 +19,7 @@ use crate::bytes::{AlignedBytes, Bytes};
 /// assert_eq!(value, b"seven");
 /// assert_eq!(Vec::from(value), b"seven");
 /// ```
+#[derive(Clone)]
 pub struct Value<'a>(Bytes<'a>);
 
 impl<'a> Value<'a> {
@@ -40,8 +41,7 @@ impl<'a> Value<'a> {
         Value(Bytes::Borrowed(bytes))
     }
 
-    #[doc(hidden)]
-    pub fn from_bytes(bytes: Bytes<'a>) -> Value<'a> {
+    pub(crate) fn from_bytes(bytes: Bytes<'a>) -> Value<'a> {
         Value(bytes)
     }
 
@@ -88,7 +88,7 @@ impl fmt::Debug for Value<'_> {
 }
 
 /// What a type that dereferences to its bytes has in common with them: compares with the types that hold bytes, and hashes
-/// like the slice, for lookups in maps of slices.
+/// and sorts like the slice, for lookups in maps of slices.
 macro_rules! as_bytes {
     ($value:ty) => {
         as_bytes!($value, [u8], &[u8], Vec<u8>, &Vec<u8>, $value);
@@ -106,6 +106,18 @@ macro_rules! as_bytes {
         }
 
         impl Eq for $value {}
+
+        impl PartialOrd for $value {
+            fn partial_cmp(&self, other: &$value) -> Option<std::cmp::Ordering> {
+                Some(self.cmp(other))
+            }
+        }
+
+        impl Ord for $value {
+            fn cmp(&self, other: &$value) -> std::cmp::Ordering {
+                self[..].cmp(other)
+            }
+        }
 
         impl std::hash::Hash for $value {
             fn hash<H: std::hash::Hasher>(&self, state: &mut H) {
@@ -138,40 +150,38 @@ pub(crate) use as_bytes;
 
 as_bytes!(Value<'_>);
 
-/// The file and the byte range in which a value is stored.
+/// Where a value is stored.
 ///
 /// ```no_run
 /// # fn main() -> sharddb::Result<()> {
 /// let snapshot = sharddb::ShardDb::open("store")?.snapshot();
 /// if let Some(location) = snapshot.locate(42)? {
-///     println!("{} bytes at {} of {}", location.stored_len(), location.offset(), location.path().display());
+///     println!("bytes {:?} of {}", location.range, location.path.display());
 /// }
 /// # Ok(()) }
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct ValueLocation {
-    path: PathBuf,
-    range: ByteRange,
+    /// The path of the file; empty for a shard from bytes in memory.
+    pub path: PathBuf,
+    /// The bytes of the stored value, which may be encoded. Empty for an empty value.
+    pub range: Range<u64>,
 }
 
 impl ValueLocation {
-    #[doc(hidden)]
-    pub fn new(path: PathBuf, range: ByteRange) -> ValueLocation {
-        ValueLocation { path, range }
-    }
-
-    /// Returns the path of the file; empty for a shard from bytes in memory.
-    pub fn path(&self) -> &Path {
-        &self.path
-    }
-
-    /// Returns the offset of the first byte of the value from the start of the file.
-    pub fn offset(&self) -> u64 {
-        self.range.start
-    }
-
     /// Returns the stored length in bytes, which is that of the encoded value.
     pub fn stored_len(&self) -> u64 {
-        self.range.len()
+        self.range.end - self.range.start
     }
+}
+
+/// Creates a value, for the containers of other formats.
+pub fn value_of(bytes: Bytes<'_>) -> Value<'_> {
+    Value(bytes)
+}
+
+/// Creates a location, for the containers of other formats.
+pub fn value_location(path: PathBuf, range: ByteRange) -> ValueLocation {
+    ValueLocation { path, range: range.start..range.end }
 }

@@ -96,7 +96,7 @@ fn completions_offer_the_values_of_options() {
         assert!(script.text().contains("dry-run"), "{shell}");
     }
     let script = sharddb(["completions", "bash"]).expect(0);
-    for values in ["local remote cloudvolume", "1 8 16 64 4096", "ndjson.gz"] {
+    for values in ["local remote cloudvolume", "1 4 8 16 64 4096", "ndjson.gz"] {
         assert!(script.text().contains(values), "{values}");
     }
     let place = Place::new();

@@ -3,7 +3,7 @@
 use serde_json::{Map, Value as Json, json};
 use sharddb::Value;
 use sharddb::internal::fs::entry;
-use sharddb::internal::progress_of;
+use sharddb::internal::{progress_of, report_of_files, value_location, value_of};
 use sharddb::shard::ValueLocation;
 use sharddb::verify::{VerifyLevel, VerifyReport};
 use sharddb_format::internal::json;
@@ -23,13 +23,13 @@ impl Container for BcolzArray {
         }
         let Some(place) = self.find(key)? else { return Ok(None) };
         let stored = place.file.stored(place.number).map_err(|error| error.at_key(key))?;
-        Ok(stored.map(|chunk| Value::from_bytes(chunk.bytes)))
+        Ok(stored.map(|chunk| value_of(chunk.bytes)))
     }
 
     fn locate(&self, key: u64) -> Result<Option<ValueLocation>> {
         let Some(place) = self.find(key)? else { return Ok(None) };
         let located = place.file.find_chunk(place.number).map_err(|error| error.at_key(key))?;
-        Ok(located.map(|(range, _)| ValueLocation::new(place.file.path().to_path_buf(), range)))
+        Ok(located.map(|(range, _)| value_location(place.file.path().to_path_buf(), range)))
     }
 
     fn keys(&self) -> Box<dyn Iterator<Item = Result<u64>> + '_> {
@@ -66,7 +66,7 @@ impl Container for BcolzArray {
     }
 
     fn verify_with(&self, level: VerifyLevel, options: &VerifyOptions) -> Result<VerifyReport> {
-        let mut report = VerifyReport::of_files(level);
+        let mut report = report_of_files(level);
         self.verify_into(&mut report, progress_of(options))?;
         Ok(report)
     }

@@ -1,5 +1,6 @@
 //! Tables: several columns of the same length.
 
+use sharddb::internal::{add_finding, report_of_files};
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -131,7 +132,7 @@ impl BcolzTable {
     ///
     /// Those of [`Container::verify`](crate::Container::verify). Every other fault is a finding.
     pub fn verify(&self, level: VerifyLevel) -> Result<VerifyReport> {
-        let (mut report, rows) = (VerifyReport::of_files(level), self.rows());
+        let (mut report, rows) = (report_of_files(level), self.rows());
         verify_attributes(self.attributes(), &mut report);
         for (name, column) in self.columns() {
             column.verify_into(&mut report, &Progress::new())?;
@@ -141,7 +142,7 @@ impl BcolzTable {
                      makes them equal",
                     column.rows()
                 );
-                report.add(FindingKind::WrongCount, Error::corrupt(message).at_path(&column.data));
+                add_finding(&mut report, FindingKind::WrongCount, Error::corrupt(message).at_path(&column.data));
             }
         }
         Ok(report)

@@ -22,17 +22,17 @@ const SHARD_BYTES: u64 = 64 << 20;
 /// Options for converting a bcolz array to a Zarr array.
 ///
 /// ```no_run
-/// use sharddb::Progress;
 /// use sharddb_container::bcolz::{BcolzArray, ToZarrOptions};
 ///
 /// let array = BcolzArray::open("prices")?;
-/// let converted = ToZarrOptions::new().convert(&array, "prices.zarr", &Progress::new())?;
+/// let converted = ToZarrOptions::new().convert(&array, "prices.zarr")?;
 /// println!("{} of {} chunks keep their bytes", converted.verbatim, converted.chunks);
 /// # Ok::<(), sharddb::Error>(())
 /// ```
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct ToZarrOptions {
     shard_chunks: Option<u64>,
+    progress: Progress,
 }
 
 /// The result of a conversion. See [`ToZarrOptions`] for an example.
@@ -58,11 +58,17 @@ impl ToZarrOptions {
         self
     }
 
+    /// Sets the progress that the conversion reports in chunks, and that cancels it. Default: none.
+    pub fn progress(&mut self, progress: &Progress) -> &mut ToZarrOptions {
+        self.progress = progress.clone();
+        self
+    }
+
     /// Writes the array to `target`, which must not exist. The array appears only when it is complete.
     ///
     /// Chunks keep their bytes, with three exceptions that are compressed again with LZ4: a short last chunk, since
     /// Zarr's chunks are all of one length; chunks in Snappy, which readers of Zarr do not support; and chunks with
-    /// several dimensions in Fortran order. Attributes are copied. `progress` counts the chunks.
+    /// several dimensions in Fortran order. Attributes are copied.
     ///
     /// Memory: one chunk, and 16 bytes per chunk of a shard.
     ///
@@ -70,7 +76,8 @@ impl ToZarrOptions {
     ///
     /// `Unsupported` for a type that Zarr does not have (strings, dates, objects, records), or chunks that cut rows;
     /// `InvalidInput` if `target` exists; `Cancelled`; the error of the first chunk that cannot be decoded.
-    pub fn convert(&self, array: &BcolzArray, target: impl AsRef<Path>, progress: &Progress) -> Result<Converted> {
+    pub fn convert(&self, array: &BcolzArray, target: impl AsRef<Path>) -> Result<Converted> {
+        let progress = &self.progress;
         let conversion = Conversion::new(array)?;
         let chunks = array.rows.div_ceil(array.chunk_rows);
         let shard_chunks = self.shard_chunks.unwrap_or((SHARD_BYTES / conversion.chunk_len).min(chunks)).max(1);

@@ -1,6 +1,7 @@
 //! Verification of an array against its meta files and the format.
 
 use sharddb::Progress;
+use sharddb::internal::add_finding;
 use sharddb::progress::{Phase, Unit};
 use sharddb::verify::{FindingKind, VerifyLevel, VerifyReport};
 use sharddb_format::{Error, Result};
@@ -15,19 +16,22 @@ impl BcolzArray {
             Chunks::Shipped(files) => {
                 for key in files.numbers().filter(|key| *key >= self.nchunks()) {
                     let message = format!("expected {} chunks, found the file of a further one", self.nchunks());
-                    report.add(FindingKind::UnlistedShard, Error::corrupt(message).at_path(&files.path(key)));
+                    add_finding(report, FindingKind::UnlistedShard, Error::corrupt(message).at_path(&files.path(key)));
                 }
                 // bounded: the stated sizes may be far off
                 for key in (0..self.nchunks()).filter(|key| !files.is_there(*key)).take(1000) {
                     let message = format!("expected {} chunks, found no file for this one", self.nchunks());
-                    report
-                        .add(FindingKind::MissingShard, Error::corrupt(message).at_path(&files.path(key)).at_key(key));
+                    add_finding(
+                        report,
+                        FindingKind::MissingShard,
+                        Error::corrupt(message).at_path(&files.path(key)).at_key(key),
+                    );
                 }
             }
             Chunks::Superchunks(superchunks) if !self.cuts_rows && superchunks.stored_rows() != self.sizes.rows() => {
                 let (stated, found) = (self.sizes.rows(), superchunks.stored_rows());
                 let message = format!("expected {stated} rows in superchunks, as the meta files state, found {found}");
-                report.add(FindingKind::WrongCount, Error::corrupt(message).at_path(&self.data));
+                add_finding(report, FindingKind::WrongCount, Error::corrupt(message).at_path(&self.data));
             }
             Chunks::Superchunks(_) => {}
         }
@@ -45,7 +49,7 @@ impl BcolzArray {
                     match self.find(key) {
                         Ok(Some(place)) => place.file.verify(key, self.options.max_chunk_bytes, report),
                         Ok(None) => {}
-                        Err(error) => report.add(FindingKind::UnreadableShard, error),
+                        Err(error) => add_finding(report, FindingKind::UnreadableShard, error),
                     }
                     progress.add(1);
                     progress.check()?;
@@ -75,7 +79,11 @@ impl BcolzArray {
             if expected != found {
                 let message =
                     format!("expected a chunk of {expected} decoded bytes, as the meta files state, found {found}");
-                report.add(FindingKind::WrongCount, Error::corrupt(message).at_path(&files.path(key)).at_key(key));
+                add_finding(
+                    report,
+                    FindingKind::WrongCount,
+                    Error::corrupt(message).at_path(&files.path(key)).at_key(key),
+                );
             }
         }
     }
@@ -83,6 +91,6 @@ impl BcolzArray {
 
 pub(super) fn verify_attributes(attributes: Result<Attributes>, report: &mut VerifyReport) {
     if let Err(error) = attributes {
-        report.add(FindingKind::UnreadableFile, error);
+        add_finding(report, FindingKind::UnreadableFile, error);
     }
 }

@@ -21,7 +21,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 
 use sharddb::Value;
-use sharddb::internal::progress_of;
+use sharddb::internal::{progress_of, report_of_files, value_location, value_of};
 use sharddb::progress::{Phase, Unit};
 use sharddb::shard::ValueLocation;
 use sharddb::verify::{VerifyLevel, VerifyReport};
@@ -124,9 +124,7 @@ impl sealed::Sealed for Bloscpack {}
 impl Container for Bloscpack {
     fn get(&self, key: u64, form: Form) -> Result<Option<Value<'_>>> {
         let value = match form {
-            Form::Encoded => {
-                self.superchunk.stored(key).map(|stored| stored.map(|chunk| Value::from_bytes(chunk.bytes)))
-            }
+            Form::Encoded => self.superchunk.stored(key).map(|stored| stored.map(|chunk| value_of(chunk.bytes))),
             Form::Decoded => self.superchunk.decoded(key, self.max_chunk_bytes).map(|decoded| decoded.map(Value::from)),
         };
         value.map_err(|error| error.at_key(key))
@@ -134,7 +132,7 @@ impl Container for Bloscpack {
 
     fn locate(&self, key: u64) -> Result<Option<ValueLocation>> {
         let located = self.superchunk.find_chunk(key).map_err(|error| error.at_key(key))?;
-        Ok(located.map(|(range, _)| ValueLocation::new(PathBuf::from(self.path()), range)))
+        Ok(located.map(|(range, _)| value_location(PathBuf::from(self.path()), range)))
     }
 
     fn keys(&self) -> Box<dyn Iterator<Item = Result<u64>> + '_> {
@@ -171,7 +169,7 @@ impl Container for Bloscpack {
 
     fn verify_with(&self, level: VerifyLevel, options: &VerifyOptions) -> Result<VerifyReport> {
         let progress = progress_of(options);
-        let mut report = VerifyReport::of_files(level);
+        let mut report = report_of_files(level);
         progress.begin_counting(Phase::Verify, Unit::Files, 1);
         self.superchunk.verify(0, self.max_chunk_bytes, &mut report);
         progress.add(1);

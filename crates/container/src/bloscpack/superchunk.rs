@@ -1,5 +1,6 @@
 //! An open file of chunks: its header, and the byte range of each chunk.
 
+use sharddb::internal::add_finding;
 use std::path::{Path, PathBuf};
 
 use sharddb::internal::bytes::{Bytes, Storage, StorageKind};
@@ -155,7 +156,7 @@ impl Superchunk {
         report.shards += 1;
         report.bytes_read += self.file_len();
         if let Some(Err(error)) = self.metadata.as_ref().map(Metadata::check) {
-            report.add(FindingKind::BadValue, error.at_path(&self.path));
+            add_finding(report, FindingKind::BadValue, error.at_path(&self.path));
         }
         if report.level == VerifyLevel::Structure {
             return;
@@ -170,14 +171,14 @@ impl Superchunk {
                 }
                 Ok(None) => continue,
                 Err(error) => {
-                    report.add(FindingKind::BadValueRange, place(error));
+                    add_finding(report, FindingKind::BadValueRange, place(error));
                     continue;
                 }
             }
             if report.level == VerifyLevel::Data
                 && let Err((kind, error)) = self.verify_data(number, max_bytes)
             {
-                report.add(kind, place(error));
+                add_finding(report, kind, place(error));
             }
         }
     }

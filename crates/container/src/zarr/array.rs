@@ -1,5 +1,6 @@
 //! An open array: reads chunks by number.
 
+use sharddb::internal::value_of;
 use std::fmt;
 use std::fs::File;
 use std::io::Read;
@@ -198,7 +199,7 @@ impl ZarrArray {
             Opened::Kept(shard) => shard.read(range).map_err(|error| error.at_path(shard.path()))?,
             Opened::Passing(shard) => return Ok(Some(Value::from(shard.read(range)?.to_vec()))),
         };
-        Ok(Some(Value::from_bytes(bytes)))
+        Ok(Some(value_of(bytes)))
     }
 
     pub(super) fn decoded(&self, key: u64) -> Result<Option<Value<'_>>> {

@@ -1,7 +1,7 @@
 //! The [`Container`] of a Zarr array: inner chunks by number.
 
 use sharddb::Value;
-use sharddb::internal::progress_of;
+use sharddb::internal::{progress_of, value_location};
 use sharddb::shard::ValueLocation;
 use sharddb::verify::{VerifyLevel, VerifyReport};
 use sharddb_format::internal::json;
@@ -30,7 +30,7 @@ impl Container for ZarrArray {
             let message = "expected a chunk that is a range of a file, found a shard that is compressed as a whole";
             return Err(Error::new(ErrorKind::Unsupported, message).at_path(shard.path()).at_key(key));
         }
-        Ok(Some(ValueLocation::new(shard.path().to_path_buf(), range)))
+        Ok(Some(value_location(shard.path().to_path_buf(), range)))
     }
 
     fn keys(&self) -> Box<dyn Iterator<Item = Result<u64>> + '_> {

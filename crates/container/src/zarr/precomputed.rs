@@ -34,28 +34,30 @@ const DATA_TYPES: [&str; 8] = ["int8", "uint8", "int16", "uint16", "int32", "uin
 /// Options for converting an array to a volume with [`convert`](PrecomputedOptions::convert).
 ///
 /// ```no_run
-/// use sharddb::Progress;
 /// use sharddb_container::zarr::{PrecomputedOptions, ZarrArray};
 ///
 /// let array = ZarrArray::open("volume.zarr")?;
-/// let mut options = PrecomputedOptions::new("zyx");
-/// options.resolution([8.0, 8.0, 40.0]);
-/// options.convert(&array, "volume", &Progress::new())?;
+/// PrecomputedOptions::new().resolution([8.0, 8.0, 40.0]).convert(&array, "zyx", "volume")?;
 /// # Ok::<(), sharddb::Error>(())
 /// ```
 #[derive(Clone, Debug)]
 pub struct PrecomputedOptions {
-    axes: String,
     resolution: [f64; 3],
     segmentation: bool,
     spec: Option<ShardingSpec>,
+    progress: Progress,
+}
+
+impl Default for PrecomputedOptions {
+    fn default() -> PrecomputedOptions {
+        PrecomputedOptions { resolution: [1.0; 3], segmentation: false, spec: None, progress: Progress::new() }
+    }
 }
 
 impl PrecomputedOptions {
-    /// Creates options for an array with these axes, in the order of the array. Each is one of `x`, `y`, `z` and `c`
-    /// (channels); an example is `zyx`.
-    pub fn new(axes: &str) -> PrecomputedOptions {
-        PrecomputedOptions { axes: axes.to_string(), resolution: [1.0; 3], segmentation: false, spec: None }
+    /// Creates the defaults.
+    pub fn new() -> PrecomputedOptions {
+        PrecomputedOptions::default()
     }
 
     /// Sets the size of a voxel along x, y and z in nanometres. Default: 1, 1, 1.
@@ -77,11 +79,19 @@ impl PrecomputedOptions {
         self
     }
 
+    /// Sets the progress that the conversion reports in chunks, and that cancels it. Default: none.
+    pub fn progress(&mut self, progress: &Progress) -> &mut PrecomputedOptions {
+        self.progress = progress.clone();
+        self
+    }
+
     /// Writes the volume into a new directory, which appears only when it is complete. Returns the number of chunks.
+    ///
+    /// `axes` are those of the array, in its order. Each is one of `x`, `y`, `z` and `c` (channels); an example is `zyx`.
     ///
     /// The volume has one scale of encoding "raw". The key of a chunk is its compressed Morton code; chunks at the edge
     /// are clipped to the array. Absent chunks stay absent if the fill value is zero, which is what readers assume;
-    /// otherwise they are written. `progress` counts the chunks.
+    /// otherwise they are written.
     ///
     /// Memory: 32 bytes per chunk of the array, a few decoded chunks, and the pairs of one minishard.
     ///
@@ -90,8 +100,9 @@ impl PrecomputedOptions {
     /// `InvalidInput` for axes that do not fit the array, or if `target` exists; `Unsupported` for a data type that
     /// volumes or segment ids do not have, or channels in several chunks; `Cancelled`; `Io`; the error of the first chunk that cannot
     /// be read.
-    pub fn convert(&self, source: &ZarrArray, target: impl AsRef<Path>, progress: &Progress) -> Result<u64> {
-        let volume = Volume::new(self, source.metadata())?;
+    pub fn convert(&self, source: &ZarrArray, axes: &str, target: impl AsRef<Path>) -> Result<u64> {
+        let progress = &self.progress;
+        let volume = Volume::new(self, axes, source.metadata())?;
         let spec = self.spec.map_or_else(|| default_spec(&volume.grid), Ok)?;
         let chunks = volume.chunks(source, &spec)?;
         let total = chunks.len() as u64;
@@ -157,15 +168,15 @@ struct Volume<'a> {
 }
 
 impl<'a> Volume<'a> {
-    fn new(options: &PrecomputedOptions, metadata: &'a ZarrMetadata) -> Result<Volume<'a>> {
-        let axes: Vec<char> = options.axes.chars().collect();
-        let known = axes.iter().all(|axis| CHUNK_AXES.contains(axis));
-        let axis = |name: char| axes.iter().position(|axis| *axis == name);
+    fn new(options: &PrecomputedOptions, axes: &str, metadata: &'a ZarrMetadata) -> Result<Volume<'a>> {
+        let letters: Vec<char> = axes.chars().collect();
+        let known = letters.iter().all(|axis| CHUNK_AXES.contains(axis));
+        let axis = |name: char| letters.iter().position(|axis| *axis == name);
         let order: Vec<usize> = CHUNK_AXES.into_iter().filter_map(axis).collect();
-        let fits = known && axes.len() == metadata.shape().len() && order.len() == axes.len();
+        let fits = known && letters.len() == metadata.shape().len() && order.len() == letters.len();
         let Some(order) = Permutation::new(order).filter(|_| fits) else {
-            let (found, dimensions) = (&options.axes, metadata.shape().len());
-            let message = format!("expected {dimensions} axes, each one of x, y, z and c, found \"{found}\"");
+            let dimensions = metadata.shape().len();
+            let message = format!("expected {dimensions} axes, each one of x, y, z and c, found \"{axes}\"");
             return Err(Error::invalid_input(message));
         };
         if !DATA_TYPES.contains(&metadata.data_type().as_str()) {

@@ -1,6 +1,7 @@
 //! Verification of an array against the specification: every shard, entry and chunk.
 
 use sharddb::Progress;
+use sharddb::internal::{add_finding, report_of_files};
 use sharddb::progress::{Phase, Unit};
 use sharddb::verify::{FindingKind, VerifyLevel, VerifyReport};
 use sharddb_format::internal::byte_range::ByteRange;
@@ -11,7 +12,7 @@ use crate::zarr::grid::ChunkPlace;
 use crate::zarr::shard::ShardFile;
 
 pub(super) fn verify(array: &ZarrArray, level: VerifyLevel, progress: &Progress) -> Result<VerifyReport> {
-    let mut report = VerifyReport::of_files(level);
+    let mut report = report_of_files(level);
     let numbers = array.shard_numbers()?;
     progress.begin_counting(Phase::Verify, Unit::Files, numbers.len() as u64);
     for number in numbers {
@@ -24,7 +25,7 @@ pub(super) fn verify(array: &ZarrArray, level: VerifyLevel, progress: &Progress)
                 }
             }
             Ok(None) => {} // removed after it was listed
-            Err(error) => report.add(kind_of_open_error(&error), error),
+            Err(error) => add_finding(&mut report, kind_of_open_error(&error), error),
         }
         progress.add(1);
         progress.check()?;
@@ -134,13 +135,8 @@ impl ZarrShardVerifier<'_> {
 
     fn add(&mut self, kind: FindingKind, key: Option<u64>, error: Error) {
         let error = error.at_path(self.shard.path());
-        self.report.add(
-            kind,
-            match key {
-                Some(key) => error.at_key(key),
-                None => error,
-            },
-        );
+        let error = if let Some(key) = key { error.at_key(key) } else { error };
+        add_finding(self.report, kind, error);
     }
 }
 

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use crate::cancelled;
 use crate::common::{self, TempDir, data, json, name};
-use sharddb::{ErrorKind, Progress, Result, VerifyLevel};
+use sharddb::{ErrorKind, Result, VerifyLevel};
 use sharddb_container::bcolz::{
     BcolzArray, BcolzOptions, BcolzTable, ByteOrder, Converted, Order, RootdirLayout, ToZarrOptions,
 };
@@ -17,7 +17,7 @@ fn convert(array: &BcolzArray, target: &Path, shard_chunks: Option<u64>) -> Resu
     if let Some(chunks) = shard_chunks {
         options.shard_chunks(chunks);
     }
-    options.convert(array, target, &Progress::new())
+    options.convert(array, target)
 }
 
 /// The rows of a Zarr array, little endian, from its decoded chunks.
@@ -160,7 +160,7 @@ fn a_broken_chunk_or_a_cancellation_leaves_nothing() {
     BcolzOptions::new().chunk_rows(1000).create_array(&root, "int32", &[]).unwrap().append(&rows).unwrap();
     let array = BcolzArray::open(&root).unwrap();
     let target = scratch.path().join("zarr");
-    let stopped = ToZarrOptions::new().convert(&array, &target, &cancelled());
+    let stopped = ToZarrOptions::new().progress(&cancelled()).convert(&array, &target);
     assert_eq!(stopped.unwrap_err().kind(), ErrorKind::Cancelled);
     let chunk = root.join("data/__1.blp");
     let mut broken = fs::read(&chunk).unwrap();

@@ -132,7 +132,7 @@ fn a_chunk_that_fits_into_the_reserve_moves_nothing() {
     let mut model = numbers(0, 5000);
     writer.append(&model).unwrap();
     let offsets = |writer: &BcolzWriter| -> Vec<u64> {
-        (0..5).map(|key| writer.array().locate(key).unwrap().unwrap().offset()).collect()
+        (0..5).map(|key| writer.array().locate(key).unwrap().unwrap().range.start).collect()
     };
     let before = offsets(&writer);
 
@@ -269,7 +269,7 @@ fn attributes_that_are_no_json_stay_as_they_are() {
     export(&store, exported.path().join("array"), &Progress::new()).unwrap();
     assert_eq!(fs::read_to_string(exported.path().join("array/__attrs__")).unwrap(), TEXT);
 
-    let error = ToZarrOptions::new().convert(&array, exported.path().join("zarr"), &Progress::new()).unwrap_err();
+    let error = ToZarrOptions::new().convert(&array, exported.path().join("zarr")).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::InvalidSpec, "{error}");
     let mut writer = BcolzWriter::open(scratch.path()).unwrap();
     for error in [writer.set_attribute("unit", "\"m\"").unwrap_err(), writer.remove_attribute("mean").unwrap_err()] {

@@ -57,7 +57,7 @@ fn every_file_reads_back_whole() {
                 assert_eq!(sha256(&decoded), text(&chunk["decoded_sha256"]));
                 let location = file.locate(key).unwrap().unwrap();
                 assert_eq!(
-                    (location.offset(), location.stored_len()),
+                    (location.range.start, location.stored_len()),
                     (number(&chunk["offset"]), number(&chunk["nbytes"]))
                 );
             }
@@ -122,10 +122,10 @@ fn a_changed_bit_in_header_offsets_metadata_or_checksum_is_reported() {
         let whole = vector(of);
         fs::write(&path, &whole).unwrap();
         let (file, chunks) = (Bloscpack::open(&path).unwrap(), read_all(&path).unwrap());
-        let first = file.locate(0).unwrap().unwrap().offset() as usize;
+        let first = file.locate(0).unwrap().unwrap().range.start as usize;
         let digests = file.keys().flat_map(|key| {
             let chunk = file.locate(key.unwrap()).unwrap().unwrap();
-            let end = (chunk.offset() + chunk.stored_len()) as usize;
+            let end = (chunk.range.end) as usize;
             end..end + file.header().checksum().digest_len() as usize
         });
         // every bit of the header, and one bit of each byte after it
@@ -167,7 +167,7 @@ fn a_changed_bit_in_a_chunk_is_reported_with_its_number() {
         let mut changed = vector(of);
         fs::write(&path, &changed).unwrap();
         let place = Bloscpack::open(&path).unwrap().locate(3).unwrap().unwrap();
-        changed[(place.offset() + place.stored_len() / 2) as usize] ^= 4;
+        changed[(place.range.start + place.stored_len() / 2) as usize] ^= 4;
         fs::write(&path, &changed).unwrap();
         let file = Bloscpack::open(&path).unwrap();
         for form in [Form::Encoded, Form::Decoded] {

@@ -42,9 +42,9 @@ fn assert_as_expected(array: &ZarrArray, expected: &Json) {
             assert_eq!(sha256(&encoded.unwrap()), text(&chunk["encoded_sha256"]), "{directory} {key}");
             assert_eq!(sha256(&decoded.unwrap()), text(&chunk["decoded_sha256"]), "{directory} {key}");
             let location = location.unwrap();
-            assert_eq!(location.path(), array.path().join(text(&chunk["shard"])));
+            assert_eq!(location.path, array.path().join(text(&chunk["shard"])));
             assert_eq!(
-                (location.offset(), location.stored_len()),
+                (location.range.start, location.stored_len()),
                 (number(&chunk["offset"]), number(&chunk["nbytes"]))
             );
         } else {
@@ -194,7 +194,7 @@ fn a_flipped_bit_in_a_nested_index_is_reported() {
     let path = directory.join("c/0/0");
     let location = ZarrArray::open(&directory).unwrap().locate(0).unwrap().unwrap();
     let mut bytes = fs::read(&path).unwrap();
-    bytes[location.offset() as usize + 3] ^= 1; // the index of the nested shard is at its start
+    bytes[location.range.start as usize + 3] ^= 1; // the index of the nested shard is at its start
     fs::write(&path, bytes).unwrap();
     let array = ZarrArray::open(&directory).unwrap();
     assert!(array.get(0, Form::Encoded).is_ok(), "encoded, the nested shard is just bytes");
@@ -397,7 +397,7 @@ fn whatever_the_bytes_there_is_an_answer_and_no_panic() {
     for directory in sets("zarr/arrays") {
         let (_scratch, copy) = copy_of(&format!("arrays/{}", name(&directory)));
         let keys: Vec<u64> = ZarrArray::open(&copy).unwrap().keys().map(Result::unwrap).collect();
-        let shard = ZarrArray::open(&copy).unwrap().locate(keys[0]).unwrap().unwrap().path().to_path_buf();
+        let shard = ZarrArray::open(&copy).unwrap().locate(keys[0]).unwrap().unwrap().path;
         for path in [shard, copy.join("zarr.json")] {
             let sound = fs::read(&path).unwrap();
             for _ in 0..25 {

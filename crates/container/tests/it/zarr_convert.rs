@@ -30,9 +30,9 @@ fn volumes_have_the_values_that_another_program_made() {
         for spec in [None, Some(theirs)] {
             let scratch = TempDir::new();
             let target = scratch.path().join("volume");
-            let mut options = PrecomputedOptions::new("zyx");
+            let mut options = PrecomputedOptions::new();
             spec.map(|spec| options.spec(spec).resolution([1.0, 1.0, 1.0]));
-            options.convert(&source, &target, &Progress::new()).unwrap();
+            options.convert(&source, "zyx", &target).unwrap();
 
             let volume = open(&target);
             let chunks = json(&expected.join("expected.json"));
@@ -78,7 +78,7 @@ fn axes_are_turned_and_what_is_absent_is_filled_unless_it_is_zero() {
         let source = ZarrArray::open(scratch.path()).unwrap();
         let target = scratch.path().join("volume");
         // the axes are channel, x, y
-        assert_eq!(PrecomputedOptions::new("cxy").convert(&source, &target, &Progress::new()).unwrap(), chunks);
+        assert_eq!(PrecomputedOptions::new().convert(&source, "cxy", &target).unwrap(), chunks);
         let volume = open(&target);
         let key = volume.key_space().key_at(&[1, 1, 0]).unwrap();
         assert_eq!(volume.get(key).unwrap().unwrap(), [1, 2, 11, 12], "1 of 2 along x, 2 of 3 along y, 2 channels");
@@ -105,7 +105,7 @@ fn what_a_volume_cannot_be_is_refused() {
         let scratch = TempDir::new();
         fs::write(scratch.path().join("zarr.json"), small(data_type, fill, chunk)).unwrap();
         let source = ZarrArray::open(scratch.path()).unwrap();
-        let converted = PrecomputedOptions::new(axes).convert(&source, scratch.path().join("volume"), &Progress::new());
+        let converted = PrecomputedOptions::new().convert(&source, axes, scratch.path().join("volume"));
         assert_eq!(converted.err().map(|error| error.kind()), error, "{data_type} {chunk} {axes}");
         assert_eq!(scratch.path().join("volume").exists(), error.is_none());
     }

@@ -39,9 +39,9 @@ fn writes_data_sets_for_other_readers() {
         let source = data(&format!("zarr/arrays/{}.zarr", name(&volume)));
         let what = json!({"kind": "volume", "like": source.to_str().unwrap()});
         let target = place.set(&format!("volume-{}", name(&volume)), what);
-        let mut options = PrecomputedOptions::new("zyx");
+        let mut options = PrecomputedOptions::new();
         options.resolution([8.0, 8.0, 40.0]);
-        options.convert(&ZarrArray::open(&source).unwrap(), target, &Progress::new()).unwrap();
+        options.convert(&ZarrArray::open(&source).unwrap(), "zyx", target).unwrap();
     }
     for location in ["start", "end"] {
         for endian in ["little", "big"] {

@@ -353,7 +353,7 @@ fn each_strategy_lays_the_file_as_it_says() {
         update.put(0, chunk).unwrap();
         update.finish(strategy).unwrap();
         let array = ZarrArray::open(scratch.path()).unwrap();
-        let places = [0, 4, 8].map(|key| array.locate(key).unwrap().unwrap().offset());
+        let places = [0, 4, 8].map(|key| array.locate(key).unwrap().unwrap().range.start);
         (places, fs::metadata(scratch.path().join("c/0/0/0")).unwrap().len())
     };
     const INDEX: u64 = 4 * 16 + 4;

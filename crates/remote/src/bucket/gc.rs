@@ -19,31 +19,24 @@ const MOST_REMOVED: usize = MAX_HISTORY / 2;
 /// The age in seconds of a probe that no process uses any more. A probe is used for a few requests.
 const OLD_PROBE: u64 = 24 * 3600;
 
-/// Options of [`Bucket::gc`].
+/// Options of [`Bucket::gc_with`].
 ///
 /// ```
-/// use std::time::Duration;
-///
 /// use sharddb_remote::BucketGcOptions;
 ///
-/// let mut options = BucketGcOptions::new(Duration::from_secs(7 * 24 * 3600));
+/// let mut options = BucketGcOptions::new();
 /// options.keep_listed(true).dry_run(true);
 /// ```
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub struct BucketGcOptions {
-    older_than: Duration,
     keep_listed: bool,
     dry_run: bool,
 }
 
 impl BucketGcOptions {
-    /// Creates options: generations that were replaced at least this long ago are removed, and the objects of interrupted
-    /// uploads whose newest object is at least this old.
-    ///
-    /// Readers of a replaced generation have this much time to finish or to refresh, and an interrupted push to be
-    /// continued.
-    pub fn new(older_than: Duration) -> BucketGcOptions {
-        BucketGcOptions { older_than, keep_listed: false, dry_run: false }
+    /// Creates the defaults.
+    pub fn new() -> BucketGcOptions {
+        BucketGcOptions::default()
     }
 
     /// Sets whether all generations of the history stay, so that only interrupted uploads are removed. Default: false.
@@ -77,7 +70,10 @@ pub struct BucketGcReport {
 }
 
 impl Bucket {
-    /// Removes generations whose successor became current long enough ago, and the objects of interrupted uploads.
+    /// Removes generations that were replaced at least `older_than` ago, and the objects of interrupted uploads whose newest
+    /// object is at least as old.
+    ///
+    /// Readers of a replaced generation have this much time to finish or to refresh, and an interrupted push to be continued.
     ///
     /// Ages count by the clock of the server, which is read by writing a small object; that of this machine has no effect.
     /// A [`dry_run`](BucketGcOptions::dry_run) writes nothing, and needs only the right to read and to list.
@@ -96,11 +92,21 @@ impl Bucket {
     /// `NotFound` if nothing was published, since then all uploads may be under way; `Locked` if another publisher
     /// replaced `current` meanwhile; `Unsupported` for a store without conditional writes; `Corrupt` if `current` is
     /// damaged; `Io`.
-    pub async fn gc(&self, options: &BucketGcOptions) -> Result<BucketGcReport> {
+    pub async fn gc(&self, older_than: Duration) -> Result<BucketGcReport> {
+        self.gc_with(older_than, &BucketGcOptions::new()).await
+    }
+
+    /// Removes with options; see [`gc`](Bucket::gc).
+    ///
+    /// # Errors
+    ///
+    /// Those of [`gc`](Bucket::gc).
+    pub async fn gc_with(&self, older_than: Duration, options: &BucketGcOptions) -> Result<BucketGcReport> {
         let base = self.root.published().await?;
         let now = if options.dry_run { time_of_this_machine()? } else { self.root.server_time().await? };
         let listing = self.root.list().await?;
-        let mut doomed = doomed(&base, &listing, now, options);
+        let is_old = |then| Duration::from_secs(now.seconds_since(then)) >= older_than;
+        let mut doomed = doomed(&base, &listing, options.keep_listed, is_old);
         let remaining = doomed.len().saturating_sub(MOST_REMOVED) as u64;
         doomed.truncate(MOST_REMOVED);
         let report = BucketGcReport {
@@ -163,14 +169,14 @@ impl Bucket {
 fn doomed(
     base: &Current,
     listing: &Listing,
-    now: ServerTime,
-    options: &BucketGcOptions,
+    keep_listed: bool,
+    is_old: impl Fn(ServerTime) -> bool,
 ) -> Vec<(GenerationName, Totals)> {
     let replaced = replaced_times(Some(base));
     let is_doomed = |name: &GenerationName, totals: &Totals| match replaced.get(name) {
         _ if name == base.generation() => false,
-        Some(at) => !options.keep_listed && is_old(now, *at, options),
-        None => base.text.removed.contains(name) || is_old(now, totals.newest, options),
+        Some(at) => !keep_listed && is_old(*at),
+        None => base.text.removed.contains(name) || is_old(totals.newest),
     };
     let generations = listing.generations.iter().filter(|(name, totals)| is_doomed(name, totals));
     generations.map(|(name, totals)| (name.clone(), *totals)).collect()
@@ -182,8 +188,4 @@ fn time_of_this_machine() -> Result<ServerTime> {
     let now = i64::try_from(now).ok().and_then(ServerTime::from_unix);
     let message = "expected a clock of this machine of the years 1970 to 9999, found another: set it";
     now.ok_or_else(|| Error::new(ErrorKind::Unsupported, message))
-}
-
-fn is_old(now: ServerTime, then: ServerTime, options: &BucketGcOptions) -> bool {
-    Duration::from_secs(now.seconds_since(then)) >= options.older_than
 }

@@ -60,8 +60,8 @@ use sharddb_format::{Error, Result};
 pub use self::cluster::{BucketCleaned, PublishedParts};
 pub use self::gc::{BucketGcOptions, BucketGcReport};
 pub use self::generations::{BucketGeneration, BucketState, BucketVersion};
-pub use self::pull::{PullOptions, Pulled};
-pub use self::push::{PushOptions, Pushed};
+pub use self::pull::{PullOptions, Pulled, pull_if};
+pub use self::push::{PushOptions, Pushed, push_if};
 pub use self::verify::{BucketVerifyLevel, BucketVerifyOptions, BucketVerifyReport};
 
 use self::root::Root;
@@ -93,25 +93,25 @@ use self::root::Root;
 /// let bucket = Bucket::new(Arc::new(InMemory::new()), "data/cells")?;
 /// let mut options = PushOptions::new();
 /// options.journal_dir(directory.join("journals"));
-/// let first = bucket.push(directory.join("store"), &options).await?;
-/// assert!(!bucket.push(directory.join("store"), &options).await?.is_new); // nothing changed
+/// let first = bucket.push_with(directory.join("store"), &options).await?;
+/// assert!(!bucket.push_with(directory.join("store"), &options).await?.is_new); // nothing changed
 ///
 /// let mut updater = sharddb::Updater::open(directory.join("store"))?;
 /// updater.put(8, b"eight")?;
 /// updater.finish()?;
-/// let second = bucket.push(directory.join("store"), &options).await?;
+/// let second = bucket.push_with(directory.join("store"), &options).await?;
 /// assert_eq!(bucket.current().await?, Some(second.generation.clone()));
 ///
 /// assert_eq!(bucket.rollback(None).await?, first.generation);
 /// let history = bucket.history().await?;
 /// assert!(history[0].name == second.generation && history[0].rolled_back);
-/// let report = bucket.gc(&BucketGcOptions::new(Duration::ZERO)).await?; // readers have no time to refresh
+/// let report = bucket.gc(Duration::ZERO).await?; // readers have no time to refresh
 /// assert_eq!(report.removed, [second.generation]);
 /// assert_eq!(bucket.generations().await?[0].state, BucketState::Current);
 ///
-/// let report = bucket.verify(&BucketVerifyOptions::new(BucketVerifyLevel::Data)).await?;
+/// let report = bucket.verify(BucketVerifyLevel::Data).await?;
 /// assert!(report.findings.is_empty());
-/// let pulled = bucket.pull(directory.join("copy"), &PullOptions::new()).await?;
+/// let pulled = bucket.pull(directory.join("copy")).await?;
 /// assert_eq!(pulled.downloaded, 1);
 /// assert_eq!(sharddb::ShardDb::open(directory.join("copy"))?.get(7)?.unwrap(), b"seven");
 /// # std::fs::remove_dir_all(&directory).unwrap();

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use futures_util::stream::{self, StreamExt, TryStreamExt};
 use sharddb::Progress;
-use sharddb::internal::{Staging, check_emptied};
+use sharddb::internal::{Staging, check_emptied, current_with, shards_like};
 use sharddb::progress::Phase;
 use sharddb::store::{GenerationId, Store, WriterOptions};
 use sharddb_format::internal::ids::ShardNumber;
@@ -19,7 +19,7 @@ use crate::bucket_current::GenerationName;
 /// Number of objects that are downloaded at a time.
 const OBJECTS_IN_FLIGHT: usize = 8;
 
-/// Options of [`Bucket::pull`].
+/// Options of [`Bucket::pull_with`].
 ///
 /// ```
 /// use sharddb_remote::PullOptions;
@@ -104,47 +104,17 @@ impl Bucket {
     /// current local one has some or cannot be read, unless that is [allowed](PullOptions::allow_empty); `GenerationGone`
     /// if `gc` removed it, also meanwhile; `Locked` if the local store has another writer; `InvalidInput` if `to` is not a store, or for
     /// a name that is not one of a generation; `Unsupported`; `TooLarge`; `Cancelled`; `Io`.
-    pub async fn pull(&self, to: impl AsRef<Path>, options: &PullOptions) -> Result<Pulled> {
-        self.pull_if(to, options, || Ok(())).await
+    pub async fn pull(&self, to: impl AsRef<Path>) -> Result<Pulled> {
+        self.pull_with(to, &PullOptions::new()).await
     }
 
-    /// Like [`pull`](Bucket::pull). Calls `may` when only the publication is left, which its error prevents.
-    #[doc(hidden)]
-    pub async fn pull_if(
-        &self,
-        to: impl AsRef<Path>,
-        options: &PullOptions,
-        may: impl FnOnce() -> Result<()>,
-    ) -> Result<Pulled> {
-        let (generation, stored) = self.stored(options.generation.as_deref()).await?;
-        let store = Store::create(to)?;
-        // syncs what a killed pull may have left, also if nothing is to be done
-        let writer = store.writer_with(WriterOptions::new().progress(&options.progress.apart()))?;
-        if let Some(id) = store.current_with(&stored.manifest, &stored.manifest_text)? {
-            return Ok(Pulled { is_new: false, ..Counts::default().pulled(id, &generation) });
-        }
-        if stored.manifest.keys == 0
-            && !options.allow_empty
-            && let Some(before) = store.current_or_newest()?
-        {
-            check_emptied(&before, store.totals(before).ok().map(|totals| totals.keys))?;
-        }
-        let staging = Staging::open(store.path(), generation.as_str(), stored.manifest.nested.as_ref())?;
-        let download = Download {
-            bucket: self,
-            generation: &generation,
-            staging: &staging,
-            local: store.shards_like(&stored.manifest)?,
-            progress: &options.progress,
-            counts: Counts::default(),
-        };
-        if let Err(error) = download.run(objects(&stored.manifest)).await {
-            return Err(self.unless_gone(&generation, error).await);
-        }
-        let counts = download.counts;
-        may()?;
-        let id = staging.publish(&writer, &stored.info, &stored.manifest_text)?;
-        Ok(counts.pulled(id, &generation))
+    /// Downloads with options; see [`pull`](Bucket::pull).
+    ///
+    /// # Errors
+    ///
+    /// Those of [`pull`](Bucket::pull).
+    pub async fn pull_with(&self, to: impl AsRef<Path>, options: &PullOptions) -> Result<Pulled> {
+        pull_if(self, to, options, || Ok(())).await
     }
 }
 
@@ -157,6 +127,44 @@ struct Download<'a> {
     local: HashMap<ShardNumber, PathBuf>,
     progress: &'a Progress,
     counts: Counts,
+}
+
+/// Like [`Bucket::pull_with`]. Calls `may` when only the publication is left, which its error prevents.
+pub async fn pull_if(
+    bucket: &Bucket,
+    to: impl AsRef<Path>,
+    options: &PullOptions,
+    may: impl FnOnce() -> Result<()>,
+) -> Result<Pulled> {
+    let (generation, stored) = bucket.stored(options.generation.as_deref()).await?;
+    let store = Store::create(to)?;
+    // syncs what a killed pull may have left, also if nothing is to be done
+    let writer = store.writer_with(WriterOptions::new().progress(&options.progress.apart()))?;
+    if let Some(id) = current_with(&store, &stored.manifest, &stored.manifest_text)? {
+        return Ok(Pulled { is_new: false, ..Counts::default().pulled(id, &generation) });
+    }
+    if stored.manifest.keys == 0
+        && !options.allow_empty
+        && let Some(before) = store.current_or_newest()?
+    {
+        check_emptied(&before, store.totals(before).ok().map(|totals| totals.keys))?;
+    }
+    let staging = Staging::open(store.path(), generation.as_str(), stored.manifest.nested.as_ref())?;
+    let download = Download {
+        bucket,
+        generation: &generation,
+        staging: &staging,
+        local: shards_like(&store, &stored.manifest)?,
+        progress: &options.progress,
+        counts: Counts::default(),
+    };
+    if let Err(error) = download.run(objects(&stored.manifest)).await {
+        return Err(bucket.unless_gone(&generation, error).await);
+    }
+    let counts = download.counts;
+    may()?;
+    let id = staging.publish(&writer, &stored.info, &stored.manifest_text)?;
+    Ok(counts.pulled(id, &generation))
 }
 
 #[derive(Default)]

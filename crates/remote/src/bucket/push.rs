@@ -36,7 +36,7 @@ const OBJECTS_IN_FLIGHT: usize = 8;
 /// Upper bound on attempts to replace `current`. One fails if `gc` replaces it in between; the generation stays the same.
 const MAX_ATTEMPTS: usize = 100;
 
-/// Options of [`Bucket::push`].
+/// Options of [`Bucket::push_with`].
 ///
 /// ```
 /// use sharddb_remote::PushOptions;
@@ -144,61 +144,17 @@ impl Bucket {
     /// local file, or a damaged `current` in the bucket; `GenerationGone` if `gc` removed the unfinished upload;
     /// `Cancelled`; `Io`. After an error `current` names what it named before, or, after `Io` while it was being replaced,
     /// the new generation.
-    pub async fn push(&self, local: impl AsRef<Path>, options: &PushOptions) -> Result<Pushed> {
-        self.push_if(local, options, || Ok(())).await
+    pub async fn push(&self, local: impl AsRef<Path>) -> Result<Pushed> {
+        self.push_with(local, &PushOptions::new()).await
     }
 
-    /// Like [`push`](Bucket::push). Calls `may` when only the publication is left, which its error prevents.
-    #[doc(hidden)]
-    pub async fn push_if(
-        &self,
-        local: impl AsRef<Path>,
-        options: &PushOptions,
-        may: impl FnOnce() -> Result<()>,
-    ) -> Result<Pushed> {
-        let local = LocalGeneration::open(local.as_ref())?;
-        let base = self.root.current().await?;
-        if base.is_none() {
-            self.check_is_no_data_set().await?;
-        }
-        let before = match &base {
-            Some(base) => Before::read(self, base.generation()).await?,
-            None => Before::default(),
-        };
-        let is_same = before.text == local.manifest_text && local.manifest.has_all_digests();
-        let keys_before = before.keys;
-        drop(before);
-        if let Some(base) = base.as_ref().filter(|_| is_same) {
-            let there = Upload::new(self, &local, options, base.generation().clone());
-            if there.is_complete().await? {
-                return Ok(Pushed { is_new: false, ..there.pushed(keys_before, there.objects.len() as u64 + 2) });
-            }
-        }
-        if let Some(base) = base.as_ref().filter(|_| local.manifest.keys == 0 && !options.allow_empty) {
-            check_emptied(base.generation(), keys_before)?;
-        }
-        self.root.check_conditions().await?;
-        let journal = if local.manifest.has_all_digests() {
-            Journal::open(options.journal_dir.as_deref(), self.root.name(), &local.manifest_text)?
-        } else {
-            None // another generation may have the same text
-        };
-        let begun = journal.as_ref().map(Journal::begun).transpose()?.flatten();
-        let mut upload = Upload::new(self, &local, options, next_name(base.as_ref())?);
-        if let Some(begun) = begun.filter(|begun| may_continue(base.as_ref(), &begun.generation)) {
-            upload.resume(begun.generation, &begun.etags).await?;
-        }
-        if let Some(journal) = &journal {
-            upload.record_in(journal)?;
-        }
-        upload.run().await?;
-        may()?;
-        upload.publish(base).await?;
-        let pushed = upload.pushed(keys_before, upload.done.len() as u64);
-        if let Some(journal) = journal {
-            journal.remove();
-        }
-        Ok(pushed)
+    /// Publishes with options; see [`push`](Bucket::push).
+    ///
+    /// # Errors
+    ///
+    /// Those of [`push`](Bucket::push).
+    pub async fn push_with(&self, local: impl AsRef<Path>, options: &PushOptions) -> Result<Pushed> {
+        push_if(self, local, options, || Ok(())).await
     }
 }
 
@@ -208,6 +164,58 @@ impl Bucket {
 pub(super) struct Before {
     text: Vec<u8>,
     pub(super) keys: Option<u64>,
+}
+
+/// Like [`Bucket::push_with`]. Calls `may` when only the publication is left, which its error prevents.
+pub async fn push_if(
+    bucket: &Bucket,
+    local: impl AsRef<Path>,
+    options: &PushOptions,
+    may: impl FnOnce() -> Result<()>,
+) -> Result<Pushed> {
+    let local = LocalGeneration::open(local.as_ref())?;
+    let base = bucket.root.current().await?;
+    if base.is_none() {
+        bucket.check_is_no_data_set().await?;
+    }
+    let before = match &base {
+        Some(base) => Before::read(bucket, base.generation()).await?,
+        None => Before::default(),
+    };
+    let is_same = before.text == local.manifest_text && local.manifest.has_all_digests();
+    let keys_before = before.keys;
+    drop(before);
+    if let Some(base) = base.as_ref().filter(|_| is_same) {
+        let there = Upload::new(bucket, &local, options, base.generation().clone());
+        if there.is_complete().await? {
+            return Ok(Pushed { is_new: false, ..there.pushed(keys_before, there.objects.len() as u64 + 2) });
+        }
+    }
+    if let Some(base) = base.as_ref().filter(|_| local.manifest.keys == 0 && !options.allow_empty) {
+        check_emptied(base.generation(), keys_before)?;
+    }
+    bucket.root.check_conditions().await?;
+    let journal = if local.manifest.has_all_digests() {
+        Journal::open(options.journal_dir.as_deref(), bucket.root.name(), &local.manifest_text)?
+    } else {
+        None // another generation may have the same text
+    };
+    let begun = journal.as_ref().map(Journal::begun).transpose()?.flatten();
+    let mut upload = Upload::new(bucket, &local, options, next_name(base.as_ref())?);
+    if let Some(begun) = begun.filter(|begun| may_continue(base.as_ref(), &begun.generation)) {
+        upload.resume(begun.generation, &begun.etags).await?;
+    }
+    if let Some(journal) = &journal {
+        upload.record_in(journal)?;
+    }
+    upload.run().await?;
+    may()?;
+    upload.publish(base).await?;
+    let pushed = upload.pushed(keys_before, upload.done.len() as u64);
+    if let Some(journal) = journal {
+        journal.remove();
+    }
+    Ok(pushed)
 }
 
 impl Before {
@@ -249,7 +257,7 @@ pub(super) fn next_name(base: Option<&Current>) -> Result<GenerationName> {
         before.chain(&base.text.removed).chain([base.generation()])
     });
     let last = names.map(GenerationName::number).max().unwrap_or(0);
-    let name = format!("{}-{}", GenerationId::new(last)?.next()?, random_name());
+    let name = format!("{}-{}", GenerationId::new(last.saturating_add(1))?, random_name());
     GenerationName::parse(&name).ok_or_else(|| Error::internal(format!("{name} is not the name of a generation")))
 }
 

@@ -10,8 +10,8 @@ use rustix::io::Errno;
 use sharddb::internal::fs::disk::Watch;
 use sharddb_format::{ErrorKind, Result};
 
+use super::PushOptions;
 use super::testing::{Fault, Server, build, current_directory, files, run};
-use super::{PullOptions, PushOptions};
 use crate::common::TempDir;
 
 const ERRORS: [Errno; 5] = [Errno::IO, Errno::ACCESS, Errno::MFILE, Errno::NFILE, Errno::STALE];
@@ -78,11 +78,11 @@ impl Scene {
     fn push(&self) -> Result<()> {
         let mut options = PushOptions::new();
         options.journal_dir(self.path("journals")).part_bytes(200); // less than a shard
-        run(self.server.bucket().push(self.path("store"), &options)).map(drop)
+        run(self.server.bucket().push_with(self.path("store"), &options)).map(drop)
     }
 
     fn pull(&self) -> Result<()> {
-        run(self.server.bucket().pull(self.path("copy"), &PullOptions::new())).map(drop)
+        run(self.server.bucket().pull(self.path("copy"))).map(drop)
     }
 
     /// Returns what must not change: the objects of the bucket, and the files of all local generations.

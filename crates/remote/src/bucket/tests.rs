@@ -49,7 +49,7 @@ impl Local {
     }
 
     fn push(&self, server: &Server, version: u64) -> sharddb_format::Result<Pushed> {
-        run(server.bucket().push(self.store(version), &self.options()))
+        run(server.bucket().push_with(self.store(version), &self.options()))
     }
 
     fn copy(&self) -> PathBuf {
@@ -57,7 +57,7 @@ impl Local {
     }
 
     fn pull(&self, server: &Server) -> sharddb_format::Result<Pulled> {
-        run(server.bucket().pull(self.copy(), &PullOptions::new()))
+        run(server.bucket().pull(self.copy()))
     }
 
     /// Returns the version of the generation that `current` names. Panics unless every byte of it is right, and a reader
@@ -92,7 +92,7 @@ fn generations(server: &Server) -> Vec<String> {
 }
 
 fn gc(server: &Server, older_than: u64) -> sharddb_format::Result<BucketGcReport> {
-    run(server.bucket().gc(&BucketGcOptions::new(Duration::from_secs(older_than))))
+    run(server.bucket().gc(Duration::from_secs(older_than)))
 }
 
 fn current(server: &Server) -> String {
@@ -159,7 +159,7 @@ fn a_push_of_the_current_generation_publishes_nothing() {
 #[test]
 fn a_directory_is_pushed_like_a_store() {
     let (local, server) = (Local::new(), Server::new());
-    run(server.bucket().push(current_directory(&local.store(2)), &local.options())).unwrap();
+    run(server.bucket().push_with(current_directory(&local.store(2)), &local.options())).unwrap();
     assert_eq!(local.version_of_current(&server), Some(2));
 }
 
@@ -173,11 +173,11 @@ fn an_empty_generation_and_one_of_a_volume() {
     loader.extend((0..9u64).map(|key| (key, format!("chunk {key}")))).unwrap();
     loader.finish().unwrap();
     for store in [empty, volume] {
-        let pushed = run(server.bucket().push(&store, &local.options())).unwrap();
+        let pushed = run(server.bucket().push_with(&store, &local.options())).unwrap();
         let expected = files(&current_directory(&store));
         assert_eq!(files_of(&server.objects(), &pushed.generation), expected);
         let copy = store.with_extension("copy");
-        run(server.bucket().pull(&copy, &PullOptions::new())).unwrap();
+        run(server.bucket().pull(&copy)).unwrap();
         assert_eq!(files(&current_directory(&copy)), expected);
     }
     assert!(server.objects().keys().any(|name| name.ends_with("/a b/8_8_8/0.shard")), "{:?}", server.objects().keys());
@@ -188,8 +188,8 @@ fn a_prefix_may_be_empty() {
     let local = Local::new();
     let objects = Arc::new(object_store::memory::InMemory::new());
     let bucket = Bucket::new(objects, "").unwrap();
-    let pushed = run(bucket.push(local.store(1), &local.options())).unwrap();
-    run(bucket.pull(local.copy(), &PullOptions::new())).unwrap();
+    let pushed = run(bucket.push_with(local.store(1), &local.options())).unwrap();
+    run(bucket.pull(local.copy())).unwrap();
     assert_eq!(files(&current_directory(&local.copy())), local.files(1));
     let listed = run(bucket.generations()).unwrap();
     assert_eq!(listed.iter().map(|generation| &generation.name).collect::<Vec<_>>(), [&pushed.generation]);
@@ -211,7 +211,7 @@ fn a_prefix_is_used_as_it_is_and_refused_if_no_path_has_it() {
     let objects = Arc::new(object_store::memory::InMemory::new());
     for prefix in ["ünï", "pct%2fx", "with space/b", "*"] {
         let bucket = Bucket::new(objects.clone(), prefix).unwrap();
-        run(bucket.push(local.store(1), &local.options())).unwrap();
+        run(bucket.push_with(local.store(1), &local.options())).unwrap();
         let current = object_store::path::Path::parse(format!("{prefix}/current")).unwrap();
         assert!(run(object_store::ObjectStoreExt::head(&*objects, &current)).is_ok(), "{prefix}");
     }
@@ -237,7 +237,7 @@ fn a_push_that_slept_through_gc_publishes_nothing() {
     let bucket = server.bucket();
     server.before(requests - 1, async move {
         for _ in 0..2 {
-            bucket.gc(&BucketGcOptions::new(Duration::ZERO)).await.unwrap();
+            bucket.gc(Duration::ZERO).await.unwrap();
             let other = ObjectPath::from("data/store/gen-0000000007-ffffffffffffffffffffffffffffffff/info");
             bucket.root.put(&other, b"x".to_vec(), object_store::PutMode::Create).await.unwrap();
         }
@@ -375,7 +375,7 @@ fn a_lost_reply_and_a_successor_are_a_success() {
     let local = Local::new();
     let publish_next = |server: &Server, version| {
         let (bucket, store, options) = (server.bucket(), local.store(version), local.options());
-        async move { drop(bucket.push(store, &options).await.unwrap()) }
+        async move { drop(bucket.push_with(store, &options).await.unwrap()) }
     };
     let history = |server: &Server| run(server.bucket().history()).unwrap();
     for generations in 0..=2 {
@@ -426,10 +426,10 @@ fn a_lost_reply_and_a_successor_are_a_success() {
 fn a_generation_that_gc_removes_while_it_is_read_is_gone_and_not_damaged() {
     let local = Local::new();
     let pull = |server: &Server, name: &str| {
-        run(server.bucket().pull(local.copy(), PullOptions::new().generation(name))).map(drop)
+        run(server.bucket().pull_with(local.copy(), PullOptions::new().generation(name))).map(drop)
     };
     let verify = |server: &Server, name: &str, level| {
-        let report = run(server.bucket().verify(BucketVerifyOptions::new(level).generation(name)))?;
+        let report = run(server.bucket().verify_with(level, BucketVerifyOptions::new().generation(name)))?;
         assert!(report.findings.is_empty(), "{report:?}");
         Ok(())
     };
@@ -448,12 +448,12 @@ fn a_generation_that_gc_removes_while_it_is_read_is_gone_and_not_damaged() {
                 let bucket = server.bucket();
                 server.before(request, async move {
                     for _ in 0..collections {
-                        bucket.gc(&BucketGcOptions::new(Duration::ZERO)).await.unwrap();
+                        bucket.gc(Duration::ZERO).await.unwrap();
                     }
                     let other = ObjectPath::from("data/store/gen-0000000007-ffffffffffffffffffffffffffffffff/info");
                     bucket.root.put(&other, b"x".to_vec(), object_store::PutMode::Create).await.unwrap();
                     if collections == 2 {
-                        bucket.gc(&BucketGcOptions::new(Duration::ZERO)).await.unwrap();
+                        bucket.gc(Duration::ZERO).await.unwrap();
                     }
                 });
                 let result = read(&server, &first);
@@ -517,13 +517,13 @@ fn of_two_publishers_one_wins_and_the_other_has_an_error() {
         for request in 0.. {
             let server = Server::new();
             if !is_empty {
-                run(server.bucket().push(&base, &local.options())).unwrap();
+                run(server.bucket().push_with(&base, &local.options())).unwrap();
             }
             let (bucket, options, other) = (server.bucket(), local.options(), local.store(2));
             let result = Arc::new(Mutex::new(None));
             let to = result.clone();
             server.before(request, async move {
-                let pushed = bucket.push(other, &options).await;
+                let pushed = bucket.push_with(other, &options).await;
                 *to.lock().unwrap() = Some(pushed);
             });
             let first = local.push(&server, 1);
@@ -573,7 +573,7 @@ fn a_damaged_local_file_is_not_published() {
             let path = current_directory(&local.store(1)).join(name);
             damage(&path);
             let mut options = local.options();
-            let error = run(server.bucket().push(local.store(1), options.part_bytes(part_bytes))).unwrap_err();
+            let error = run(server.bucket().push_with(local.store(1), options.part_bytes(part_bytes))).unwrap_err();
             assert_eq!((error.kind(), error.path()), (ErrorKind::Corrupt, Some(&*path)), "{error}");
             assert!(!server.objects().keys().any(|object| object.ends_with(name) || object.contains("manifest")));
             assert!(!server.objects().contains_key("current"));
@@ -589,11 +589,11 @@ fn a_foreign_directory_is_refused() {
     let (local, server) = (Local::new(), Server::new());
     let directory = current_directory(&local.store(1));
     std::fs::remove_file(directory.join("manifest.json")).unwrap();
-    let error = run(server.bucket().push(&directory, &local.options())).unwrap_err();
+    let error = run(server.bucket().push_with(&directory, &local.options())).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::InvalidInput);
     assert!(error.message().contains("sharddb import"), "{error}");
     let missing = local.directory.path().join("missing");
-    let error = run(server.bucket().push(&missing, &local.options())).unwrap_err();
+    let error = run(server.bucket().push_with(&missing, &local.options())).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::NotFound);
     assert_eq!(server.requests(), 0);
 }
@@ -605,22 +605,22 @@ fn progress_ends_at_its_total_and_a_flag_cancels() {
     progress.cancel();
     let mut options = local.options();
     options.progress(&progress);
-    let error = run(server.bucket().push(local.store(1), &options)).unwrap_err();
+    let error = run(server.bucket().push_with(local.store(1), &options)).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Cancelled);
     assert_eq!(server.objects(), HashMap::new());
     let progress = Progress::new();
     options.progress(&progress);
-    let pushed = run(server.bucket().push(local.store(1), &options)).unwrap();
+    let pushed = run(server.bucket().push_with(local.store(1), &options)).unwrap();
     assert_eq!((progress.done(), progress.total()), (pushed.bytes, pushed.bytes));
 
     let mut options = PullOptions::new();
     progress.cancel();
     options.progress(&progress);
-    let error = run(server.bucket().pull(local.copy(), &options)).unwrap_err();
+    let error = run(server.bucket().pull_with(local.copy(), &options)).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Cancelled);
     let progress = Progress::new();
     options.progress(&progress);
-    run(server.bucket().pull(local.copy(), &options)).unwrap();
+    run(server.bucket().pull_with(local.copy(), &options)).unwrap();
     assert_eq!(progress.done(), progress.total());
     assert!(progress.total() > 0);
 }
@@ -642,13 +642,15 @@ fn gc_counts_from_the_successor_by_the_clock_of_the_server() {
 
     server.set_time(start + 3400);
     assert_eq!(gc(&server, 1401).unwrap(), BucketGcReport::default());
-    let options = |older_than| BucketGcOptions::new(Duration::from_secs(older_than));
     server.take_log();
-    let dry = run(server.bucket().gc(options(1400).dry_run(true))).unwrap();
+    let dry = run(server.bucket().gc_with(Duration::from_secs(1400), BucketGcOptions::new().dry_run(true))).unwrap();
     assert!(server.take_log().iter().all(|logged| logged.method == "get"));
     assert_eq!(dry.removed, std::slice::from_ref(&first));
     assert_eq!(dry.objects, local.files(1).len() as u64);
-    assert_eq!(run(server.bucket().gc(options(0).keep_listed(true))).unwrap(), BucketGcReport::default());
+    assert_eq!(
+        run(server.bucket().gc_with(Duration::ZERO, BucketGcOptions::new().keep_listed(true))).unwrap(),
+        BucketGcReport::default()
+    );
     assert_eq!(generations(&server), [first.clone(), second.clone(), third.clone()]);
 
     assert_eq!(gc(&server, 1400).unwrap(), dry);
@@ -719,7 +721,7 @@ fn gc_that_was_killed_is_continued() {
         let is_announced = !run(server.bucket().history()).unwrap().iter().any(|version| version.name == first);
         if is_announced {
             assert_eq!(run(server.bucket().rollback(Some(&first))).unwrap_err().kind(), ErrorKind::NotFound);
-            run(server.bucket().gc(BucketGcOptions::new(NEVER).keep_listed(true))).unwrap();
+            run(server.bucket().gc_with(NEVER, BucketGcOptions::new().keep_listed(true))).unwrap();
         } else {
             gc(&server, 0).unwrap();
         }
@@ -739,7 +741,7 @@ fn gc_while_pushing() {
             local.push(&server, 1).unwrap();
             let bucket = server.bucket();
             server.before(request, async move {
-                bucket.gc(&BucketGcOptions::new(Duration::from_secs(older_than))).await.unwrap();
+                bucket.gc(Duration::from_secs(older_than)).await.unwrap();
             });
             let pushed = local.push(&server, 2);
             if !server.has_run() {
@@ -794,13 +796,13 @@ fn a_push_ends_during_a_collection() {
         let mut is_last = false;
         let (pushed, collected) = run(futures_util::future::join(
             async {
-                let pushed = bucket.push(local.store(2), &options).await;
+                let pushed = bucket.push_with(local.store(2), &options).await;
                 push_ended.cause();
                 pushed
             },
             async {
                 push_paused.wait().await;
-                let collected = bucket.gc(&BucketGcOptions::new(Duration::ZERO)).await;
+                let collected = bucket.gc(Duration::ZERO).await;
                 is_last = !gc_paused.has_happened();
                 gc_paused.cause();
                 collected
@@ -830,12 +832,11 @@ fn gc_while_rolling_back() {
             let first = local.push(&server, 1).unwrap().generation;
             local.push(&server, 2).unwrap();
             let bucket = server.bucket();
-            let options = BucketGcOptions::new(Duration::ZERO);
             let result = if gc_first {
                 server.before(request, async move { _ = bucket.rollback(Some(&first)).await });
-                run(server.bucket().gc(&options)).map(|_| ())
+                run(server.bucket().gc(Duration::ZERO)).map(|_| ())
             } else {
-                server.before(request, async move { _ = bucket.gc(&options).await });
+                server.before(request, async move { _ = bucket.gc(Duration::ZERO).await });
                 run(server.bucket().rollback(Some(&first))).map(|_| ())
             };
             if !server.has_run() {
@@ -953,7 +954,7 @@ fn a_pulled_generation_is_equal() {
     assert_eq!(second.downloaded, local.files(2).len() as u64 - 3);
     assert_eq!(files(&current_directory(&local.copy())), local.files(2));
     let first = run(server.bucket().history()).unwrap().remove(0).name;
-    run(server.bucket().pull(local.copy(), PullOptions::new().generation(first))).unwrap();
+    run(server.bucket().pull_with(local.copy(), PullOptions::new().generation(first))).unwrap();
     assert_eq!(files(&current_directory(&local.copy())), local.files(1));
     assert_eq!(Store::open(local.copy()).unwrap().generations().unwrap().len(), 3);
 }
@@ -981,22 +982,22 @@ fn an_empty_generation_replaces_no_keys_unless_allowed() {
     let (local, server) = (Local::new(), Server::new());
     let empty = local.directory.path().join("empty");
     BulkLoader::create(&empty).unwrap().finish().unwrap();
-    let nothing = run(server.bucket().push(&empty, &local.options())).unwrap();
+    let nothing = run(server.bucket().push_with(&empty, &local.options())).unwrap();
     assert_eq!((nothing.is_new, nothing.keys, nothing.keys_before), (true, 0, None), "there was nothing to lose");
     local.push(&server, 1).unwrap();
     local.pull(&server).unwrap();
     let objects = server.objects();
-    let error = run(server.bucket().push(&empty, &local.options())).unwrap_err();
+    let error = run(server.bucket().push_with(&empty, &local.options())).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Empty);
     assert!(error.to_string().contains("keys: nothing was published"), "{error}");
     assert!(server.objects() == objects, "nothing was written");
-    let emptied = run(server.bucket().push(&empty, local.options().allow_empty(true))).unwrap();
+    let emptied = run(server.bucket().push_with(&empty, local.options().allow_empty(true))).unwrap();
     assert!(emptied.is_new && emptied.keys == 0);
 
     let error = local.pull(&server).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Empty);
     assert_eq!(files(&current_directory(&local.copy())), local.files(1));
-    assert!(run(server.bucket().pull(local.copy(), PullOptions::new().allow_empty(true))).unwrap().is_new);
+    assert!(run(server.bucket().pull_with(local.copy(), PullOptions::new().allow_empty(true))).unwrap().is_new);
     assert_eq!(ShardDb::open(local.copy()).unwrap().snapshot().key_count(), Some(0));
 }
 
@@ -1194,7 +1195,7 @@ fn damaged_local_files_are_not_reused() {
 fn verify_names_every_damaged_object() {
     let (local, server) = (Local::new(), Server::new());
     let generation = local.push(&server, 1).unwrap().generation;
-    let verify = |level| run(server.bucket().verify(&BucketVerifyOptions::new(level)));
+    let verify = |level| run(server.bucket().verify(level));
     for level in [BucketVerifyLevel::Lengths, BucketVerifyLevel::Data] {
         let report = verify(level).unwrap();
         assert!(report.findings.is_empty(), "{report:?}");
@@ -1257,11 +1258,10 @@ fn futures_can_be_sent_to_other_threads() {
     fn is_send<T: Send>(_: T) {}
     let bucket = Server::new().bucket();
     let (push, pull) = (PushOptions::new(), PullOptions::new());
-    let (gc, verify) = (BucketGcOptions::new(NEVER), BucketVerifyOptions::new(BucketVerifyLevel::Data));
-    is_send(bucket.push("x", &push));
-    is_send(bucket.pull("x", &pull));
-    is_send(bucket.gc(&gc));
-    is_send(bucket.verify(&verify));
+    is_send(bucket.push_with("x", &push));
+    is_send(bucket.pull_with("x", &pull));
+    is_send(bucket.gc(NEVER));
+    is_send(bucket.verify(BucketVerifyLevel::Data));
     is_send(bucket.rollback(None));
     is_send(bucket.generations());
 }

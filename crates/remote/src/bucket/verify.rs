@@ -28,25 +28,24 @@ pub enum BucketVerifyLevel {
     Data,
 }
 
-/// Options of [`Bucket::verify`].
+/// Options of [`Bucket::verify_with`].
 ///
 /// ```
-/// use sharddb_remote::{BucketVerifyLevel, BucketVerifyOptions};
+/// use sharddb_remote::BucketVerifyOptions;
 ///
-/// let mut options = BucketVerifyOptions::new(BucketVerifyLevel::Data);
+/// let mut options = BucketVerifyOptions::new();
 /// options.generation("gen-0000000001-0123456789abcdef0123456789abcdef");
 /// ```
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct BucketVerifyOptions {
-    level: BucketVerifyLevel,
     generation: Option<String>,
     progress: Progress,
 }
 
 impl BucketVerifyOptions {
-    /// Creates options for the current generation.
-    pub fn new(level: BucketVerifyLevel) -> BucketVerifyOptions {
-        BucketVerifyOptions { level, generation: None, progress: Progress::default() }
+    /// Creates the defaults.
+    pub fn new() -> BucketVerifyOptions {
+        BucketVerifyOptions::default()
     }
 
     /// Sets the generation, by its name in the bucket. Default: the current one.
@@ -79,22 +78,35 @@ pub struct BucketVerifyReport {
 }
 
 impl Bucket {
-    /// Verifies a generation, or the current one, against its manifest. Several objects are read at a time, in chunks.
+    /// Verifies the current generation against its manifest. Several objects are read at a time, in chunks.
     ///
     /// For the structure of shards, `pull` the generation and verify the copy.
     ///
     /// # Errors
     ///
     /// `NotFound` if nothing was published, or the generation has no manifest; `GenerationGone` if `gc` removed it, also
-    /// meanwhile; `Corrupt` if the manifest, `info` or `current` is damaged; `InvalidInput` for another name; `Cancelled`;
+    /// meanwhile; `Corrupt` if the manifest, `info` or `current` is damaged; `Cancelled`;
     /// `Io`. Other damage is a finding.
-    pub async fn verify(&self, options: &BucketVerifyOptions) -> Result<BucketVerifyReport> {
+    pub async fn verify(&self, level: BucketVerifyLevel) -> Result<BucketVerifyReport> {
+        self.verify_with(level, &BucketVerifyOptions::new()).await
+    }
+
+    /// Verifies with options; see [`verify`](Bucket::verify).
+    ///
+    /// # Errors
+    ///
+    /// Those of [`verify`](Bucket::verify); `InvalidInput` for a name that is not one of a generation.
+    pub async fn verify_with(
+        &self,
+        level: BucketVerifyLevel,
+        options: &BucketVerifyOptions,
+    ) -> Result<BucketVerifyReport> {
         let (generation, stored) = self.stored(options.generation.as_deref()).await?;
         let objects = objects(&stored.manifest);
         let bytes = total_bytes(&objects);
         let mut findings = Vec::new();
         let sound = self.lengths_found(&generation, &objects, &mut findings).await?;
-        if options.level >= BucketVerifyLevel::Data {
+        if level >= BucketVerifyLevel::Data {
             options.progress.begin(Phase::Verify, bytes);
             let checks = stream::iter(sound).map(|object| self.check(&generation, object, &options.progress));
             let mut checks = checks.buffer_unordered(OBJECTS_IN_FLIGHT);

@@ -23,7 +23,7 @@ fn compare(local: &ShardDb, bucket: &Bucket, options: &RemoteOptions, keys: &[u6
         }
         let location = local.snapshot().locate(*key).map_err(|error| error.kind());
         let remote = bucket.run(reader.locate(*key)).map_err(|error| error.kind());
-        let expected = location.map(|location| location.map(|location| (location.offset(), location.stored_len())));
+        let expected = location.map(|location| location.map(|location| (location.range.start, location.stored_len())));
         let remote = remote
             .map(|location| location.map(|location| (location.range.start, location.range.end - location.range.start)));
         assert_eq!(remote, expected, "{what}: key {key}");

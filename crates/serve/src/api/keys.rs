@@ -7,7 +7,7 @@ use std::str::FromStr;
 
 use serde_json::json;
 use sharddb::Snapshot;
-use sharddb::internal::key_range::KeyRange;
+use sharddb::internal::key_range::ParsedKeyRange;
 use sharddb::read::RangeOptions;
 use sharddb_container::Container;
 
@@ -79,7 +79,8 @@ struct Page {
 pub(super) fn answer(database: &Database, query: &Query, budget: &Budget) -> Result<Answer> {
     let limit = query.get("limit").map_or(Ok(DEFAULT_LIMIT), parse_limit)?;
     let cursor = query.get("cursor").map(str::parse).transpose()?;
-    let range = query.get("range").map(|range| range.parse::<KeyRange>().map_err(Problem::invalid)).transpose()?;
+    let range =
+        query.get("range").map(|range| range.parse::<ParsedKeyRange>().map_err(Problem::invalid)).transpose()?;
     let page = match (&database.source, range) {
         (Source::Sharded(_), Some(range)) => in_order(&database.pinned()?.snapshot, range, cursor, limit)?,
         (Source::Sharded(_), None) => stored(&*database.pinned()?, cursor, parse_place(query)?, limit)?,
@@ -109,7 +110,7 @@ fn wrong_cursor() -> Problem {
     Problem::invalid("expected a cursor of the same request, found one of another: leave it out")
 }
 
-fn in_order(snapshot: &Snapshot, range: KeyRange, cursor: Option<Cursor>, limit: usize) -> Result<Page> {
+fn in_order(snapshot: &Snapshot, range: ParsedKeyRange, cursor: Option<Cursor>, limit: usize) -> Result<Page> {
     let (start, end) = range.bounds();
     let start = match cursor {
         None => start,

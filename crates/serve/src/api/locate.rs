@@ -56,8 +56,8 @@ pub(super) fn json(database: &Database, key: u64, budget: &Budget) -> Result<Val
         })),
         "row": index.as_ref().and_then(|index| index.row),
         "value": found.as_ref().map(|found| json!({
-            "start": found.offset(),
-            "end": found.offset() + found.stored_len(),
+            "start": found.range.start,
+            "end": found.range.end,
             "encoding": spec.data_encoding().as_str(),
         })),
         "found": found.is_some(),

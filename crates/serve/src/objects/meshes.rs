@@ -49,18 +49,18 @@ fn verified(snapshot: &Snapshot, key: u64, size: u64) -> Result<Bytes> {
 
 /// The range of the file before the manifest.
 fn in_file(snapshot: &Snapshot, location: &ValueLocation, key: u64, size: u64) -> Result<Source> {
-    let begin = location.offset().checked_sub(size).filter(|begin| *begin >= snapshot.spec().shard_index_len());
+    let begin = location.range.start.checked_sub(size).filter(|begin| *begin >= snapshot.spec().shard_index_len());
     let begin =
         begin.ok_or_else(|| Problem::internal(format!("the fragments of mesh {key} begin before its shard")))?;
     let open = || -> std::io::Result<_> {
-        let file = std::fs::File::open(location.path())?;
+        let file = std::fs::File::open(&location.path)?;
         if size > 0 {
-            read_exact_at(&file, &mut [0], location.offset() - 1)?; // a file that is too short is an error, not half an answer
+            read_exact_at(&file, &mut [0], location.range.start - 1)?; // a file that is too short is an error, not half an answer
         }
         Ok(file)
     };
-    let file = open().map_err(|error| Problem::io("read", location.path(), &error))?;
-    Ok(Source::File(file, begin..location.offset()))
+    let file = open().map_err(|error| Problem::io("read", &location.path, &error))?;
+    Ok(Source::File(file, begin..location.range.start))
 }
 
 /// Returns the sum of the sizes that a manifest states; `None` if it is too short for what it states.

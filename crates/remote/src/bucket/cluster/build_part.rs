@@ -6,7 +6,7 @@ use std::path::Path;
 use futures_util::stream::{self, StreamExt, TryStreamExt};
 use sharddb::cluster::{PartPlan, PartReceipt, SpillReceipt, SpillSet};
 use sharddb::internal::fs::disk;
-use sharddb::internal::{PartBuild, Spill, settings_of};
+use sharddb::internal::{PartBuild, Spill, settings_of, shard_records};
 use sharddb::progress::Phase;
 use sharddb::write::BuildOptions;
 use sharddb_format::internal::manifest::ShardRecord;
@@ -101,10 +101,10 @@ impl Bucket {
         let (progress, directory) = (settings_of(options).progress, receipt.directory_name());
         progress.begin(Phase::Write, receipt.file_bytes());
         let name_of = |shard: &ShardRecord| format!("{directory}/{}", plan.spec().shard_file_name(shard.number));
-        let wanted: HashSet<String> = receipt.shard_records().iter().map(name_of).collect();
+        let wanted: HashSet<String> = shard_records(receipt).iter().map(name_of).collect();
         let found = self.lengths_of_part(job, &directory, &wanted).await?;
         let mut missing = Vec::new();
-        for shard in receipt.shard_records() {
+        for shard in shard_records(receipt) {
             match found.get(&name_of(shard)) {
                 Some(len) if *len == shard.bytes => progress.add(shard.bytes),
                 Some(len) => return Err(self.other_shard(job, &name_of(shard), shard, *len)),

@@ -29,7 +29,7 @@ pub struct BucketCleaned {
 
 /// What a job has.
 #[derive(Default)]
-struct Content {
+struct JobContent {
     objects: u64,
     bytes: u64,
     /// When the newest object was written.
@@ -89,8 +89,8 @@ impl Bucket {
         Ok(names.filter_map(PartsDir::job_of_name).map(str::to_string).collect())
     }
 
-    async fn content(&self, job: &JobObjects) -> Result<Content> {
-        let mut content = Content::default();
+    async fn content(&self, job: &JobObjects) -> Result<JobContent> {
+        let mut content = JobContent::default();
         let add = |name: &str, meta: object_store::ObjectMeta| {
             if JobObject::of(name).is_none() {
                 if content.foreign.len() >= MOST_FOREIGN {

@@ -10,7 +10,7 @@ use object_store::{GetOptions, GetRange};
 use sharddb::Progress;
 use sharddb::cluster::SpillReceipt;
 use sharddb::internal::fs::disk;
-use sharddb::internal::{ROW_LEN, Spill, TRAILER_LEN};
+use sharddb::internal::{ROW_LEN, Spill, TRAILER_LEN, check_spill_len, lost_spill};
 use sharddb_format::{Error, Result};
 
 use crate::UnknownLength;
@@ -121,8 +121,8 @@ pub(super) async fn mirror_spill(
     let mirror = Mirror::create(root, object, directory.join(receipt.file_name()), progress)?;
     let copy = async |range: Range<u64>| match mirror.copy(range, len).await? {
         Copied::Done => Ok(()),
-        Copied::Missing => Err(receipt.lost().at_path(&place)),
-        Copied::OtherLength(found) => receipt.check_len(found).map_err(|error| error.at_path(&place)),
+        Copied::Missing => Err(lost_spill(&receipt).at_path(&place)),
+        Copied::OtherLength(found) => check_spill_len(&receipt, found).map_err(|error| error.at_path(&place)),
     };
     let at_object = |error| job.at_object(root, directory, error);
     let mut copied_from = len.saturating_sub(guessed_end(parts));

@@ -19,7 +19,7 @@ use std::path::Path;
 use futures_util::stream::{self, StreamExt, TryStreamExt};
 use sharddb::cluster::{PartPlan, PartReceipt, SpillReceipt, SpillSet};
 use sharddb::internal::fs::disk;
-use sharddb::internal::{Job, LocalGeneration, PartsDir, check_emptied, settings_of};
+use sharddb::internal::{Job, LocalGeneration, PartsDir, check_emptied, settings_of, shard_records};
 use sharddb::store::Store;
 use sharddb::write::{BuildOptions, Candidate};
 use sharddb::{Content, Progress};
@@ -97,7 +97,7 @@ impl Bucket {
         let scratch = Scratch::create(options)?;
         let store = scratch.path().join("store");
         let spills = SpillSet::new(plan, scratch.path(), spills)?;
-        let job = spills.job(PartsDir::of_job(&store, job)?, parts, options)?;
+        let job = Job::new(&spills, PartsDir::of_job(&store, job)?, parts, options)?;
         let mark = objects.object(&mark_name(job.digest()));
         let (options, progress) = (scratch.options(options), settings_of(options).progress.apart());
         let publication = Publication { bucket: self, objects, job, mark, store: &store, options, progress };
@@ -148,7 +148,7 @@ impl Publication<'_> {
     async fn publish_or_fail(&self) -> Result<(GenerationName, Option<u64>)> {
         let root = &self.bucket.root;
         let mark = root.mark(&self.mark).await?;
-        let is_retry = self.job.spills().are_of_one_run();
+        let is_retry = self.job.is_of_one_run();
         if let Some(mark) = mark.as_ref().filter(|mark| is_retry && mark.state == State::Published) {
             return Ok((mark.generation.clone(), None));
         }
@@ -265,7 +265,7 @@ impl Publication<'_> {
         self.job.parts().iter().flat_map(move |part| {
             let directory = part.directory_name();
             let name = move |number| format!("{directory}/{}", spec.shard_file_name(number));
-            part.shard_records().iter().map(move |shard| (name(shard.number), *shard))
+            shard_records(part).iter().map(move |shard| (name(shard.number), *shard))
         })
     }
 

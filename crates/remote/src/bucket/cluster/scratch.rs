@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use sharddb::internal::fs::disk;
-use sharddb::internal::fs::owner::Owner;
+use sharddb::internal::fs::owning_process::OwningProcess;
 use sharddb::internal::{PartsDir, settings_of};
 use sharddb::write::BuildOptions;
 use sharddb_format::Result;
@@ -14,7 +14,7 @@ use sharddb_format::internal::random::random_name;
 #[derive(Debug)]
 pub(super) struct Scratch {
     path: PathBuf,
-    owner: Owner,
+    owner: OwningProcess,
 }
 
 impl Scratch {
@@ -23,7 +23,7 @@ impl Scratch {
         let parent = settings_of(options).temp_dir.map_or_else(std::env::temp_dir, Path::to_path_buf);
         let path = parent.join(format!("sharddb-parts-{}", random_name()));
         let path = disk::with_syncs_if(false, || PartsDir::create(&path))?.path().to_path_buf();
-        Ok(Scratch { path, owner: Owner::this_process() })
+        Ok(Scratch { path, owner: OwningProcess::this_process() })
     }
 
     pub(super) fn path(&self) -> &Path {

@@ -10,9 +10,9 @@ use std::time::Duration;
 use crate::common::cluster::{Case, Pair, small};
 use sharddb::Progress;
 use sharddb::cluster::{PartPlan, PartReceipt, SpillReceipt};
+use sharddb::internal::PERMITS_LITTLE_MEMORY;
 use sharddb::internal::settings_of;
 use sharddb::progress::Phase;
-use sharddb::write::PERMITS_LITTLE_MEMORY;
 use sharddb::{BuildOptions, OnDuplicate};
 use sharddb_format::Error;
 use sharddb_format::internal::checksum::Checksum;
@@ -21,10 +21,10 @@ use sharddb_format::internal::spec::{Encoding, ShardingSpec};
 use sharddb_format::{ErrorKind, Result};
 
 use super::PublishedParts;
+use crate::Bucket;
 use crate::PushOptions;
 use crate::bucket::testing::{Copies, Fault, Server, build, current_directory, files, run};
 use crate::common::TempDir;
-use crate::{Bucket, BucketGcOptions};
 
 const JOB: &str = "night";
 
@@ -163,7 +163,7 @@ impl Scene {
 async fn push(bucket: Bucket, store: PathBuf, journals: PathBuf) -> Result<String> {
     let mut options = PushOptions::new();
     options.journal_dir(journals);
-    Ok(bucket.push(store, &options).await?.generation)
+    Ok(bucket.push_with(store, &options).await?.generation)
 }
 
 #[track_caller]
@@ -315,7 +315,7 @@ fn an_input_that_returns_is_published_again() {
 /// the change is not brought back, and another run of the job is published.
 #[test]
 fn a_retry_brings_back_nothing() {
-    let collect = |scene: &Scene| _ = run(scene.server.bucket().gc(&BucketGcOptions::new(Duration::ZERO))).unwrap();
+    let collect = |scene: &Scene| _ = run(scene.server.bucket().gc(Duration::ZERO)).unwrap();
     let roll_back = |scene: &Scene| _ = run(scene.server.bucket().rollback(None));
     let push = |scene: &Scene| _ = scene.push_other();
     type Changes<'a> = &'a [&'a dyn Fn(&Scene)];
@@ -457,7 +457,7 @@ fn a_publication_that_was_current_is_not_repeated() {
     let (scene, spills, parts) = prepare();
     let generation = scene.current();
     let other = scene.push_other();
-    let report = run(scene.server.bucket().gc(&BucketGcOptions::new(Duration::ZERO))).unwrap();
+    let report = run(scene.server.bucket().gc(Duration::ZERO)).unwrap();
     assert!(report.removed.contains(&generation));
     check_error(scene.publish(&spills, &parts), ErrorKind::Superseded, "/parts-night/publication-");
     assert_eq!(scene.current(), other);
@@ -480,7 +480,7 @@ fn a_publication_whose_objects_were_collected_begins_again() {
         scene.publish(&spills, &parts).unwrap_err();
         scene.server.set_fault(Fault::None);
         let before = scene.left();
-        let report = run(scene.server.bucket().gc(&BucketGcOptions::new(Duration::ZERO))).unwrap();
+        let report = run(scene.server.bucket().gc(Duration::ZERO)).unwrap();
         collected += report.removed.len();
         assert_eq!(scene.left(), before, "gc leaves jobs alone");
         let published = scene.publish(&spills, &parts).unwrap();

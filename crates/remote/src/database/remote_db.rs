@@ -10,7 +10,7 @@ use futures_util::stream::{FuturesUnordered, StreamExt};
 use sharddb_format::{Error, Result};
 use tokio::runtime::{Handle, Id};
 
-use crate::object_store::transport::Transport;
+use crate::database::transport::Transport;
 use crate::{
     Failure, Operation, OperationStats, RemoteLocation, RemoteOptions, RemoteReader, RemoteSnapshot, RemoteStats,
     RemoteValue, Request, RequestId, Response,
@@ -27,7 +27,7 @@ use crate::{
 ///
 /// use object_store::memory::InMemory;
 /// use object_store::{ObjectStore, ObjectStoreExt};
-/// use sharddb_remote::{RemoteDb, RemoteOptions};
+/// use sharddb_remote::RemoteDb;
 ///
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// # let local = std::env::temp_dir().join(format!("sharddb-remote-doc-{}", std::process::id()));
@@ -45,7 +45,7 @@ use crate::{
 ///     store.put(&name.into(), std::fs::read(file.path())?.into()).await?;
 /// }
 ///
-/// let db = RemoteDb::open(store, "numbers", &RemoteOptions::new()).await?;
+/// let db = RemoteDb::open(store, "numbers").await?;
 /// assert_eq!(db.get(42).await?.unwrap()[..], *b"the answer");
 /// assert!(db.get(7).await?.is_none());
 ///
@@ -70,7 +70,14 @@ impl RemoteDb {
     /// the store's description of itself.
     ///
     /// Errors: `InvalidInput` for a prefix that is not one, and those of [`RemoteOptions::open`].
-    pub async fn open(store: Arc<dyn ObjectStore>, prefix: &str, options: &RemoteOptions) -> Result<RemoteDb> {
+    pub async fn open(store: Arc<dyn ObjectStore>, prefix: &str) -> Result<RemoteDb> {
+        RemoteDb::open_with(store, prefix, &RemoteOptions::new()).await
+    }
+
+    /// Opens the data set under `prefix` with options; see [`open`](RemoteDb::open).
+    ///
+    /// Errors: those of [`open`](RemoteDb::open).
+    pub async fn open_with(store: Arc<dyn ObjectStore>, prefix: &str, options: &RemoteOptions) -> Result<RemoteDb> {
         let mut options = options.clone();
         let transport = Transport::new(store, prefix, options.root().to_string())?;
         options.root_name(transport.root_name());
@@ -198,7 +205,7 @@ mod tests {
 
     use super::*;
     use crate::Wanted;
-    use crate::object_store::testing::{Recorder, block_on};
+    use crate::database::testing::{Recorder, block_on};
 
     #[test]
     fn at_most_48_requests_are_in_flight_and_each_answer_comes_once() {

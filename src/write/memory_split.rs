@@ -29,7 +29,7 @@ const THREAD_OVERHEAD: usize = 3 << 20;
 
 /// The split of the memory limit, in bytes.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Budget {
+pub(crate) struct MemorySplit {
     pub(crate) threads: usize,
     /// For all batches, including the memory for sorting them.
     pub(crate) batches: usize,
@@ -41,8 +41,8 @@ pub(crate) struct Budget {
     pub(crate) minishards: usize,
 }
 
-impl Budget {
-    pub(crate) fn new(memory: u64, threads: usize) -> Budget {
+impl MemorySplit {
+    pub(crate) fn new(memory: u64, threads: usize) -> MemorySplit {
         // tests set less than the minimum, so that a few pairs cause a spill; the loader may exceed such a limit
         let (min_per_thread, overhead) = if memory < MIN_MEMORY { (1, 0) } else { (MIN_PER_THREAD, THREAD_OVERHEAD) };
         let memory = usize::try_from(memory).unwrap_or(usize::MAX);
@@ -50,14 +50,14 @@ impl Budget {
         let blocks = threads * overhead;
         let minishards = memory / 8;
         let batches = memory.saturating_sub(minishards + blocks);
-        // 1/8 is for `minishards`, and 1/8 for what is not counted: heads and slice tables of runs, and the blocks for
+        // 1/8 is for `minishards`, and 1/8 for what is not counted: heads and band tables of runs, and the blocks for
         // large pairs and for minishards with too many pairs for memory
         let merge = (memory / 8 * 6).saturating_sub(blocks);
-        // While batches are sliced, each thread holds a copy of one batch: its pieces. With up to 64 threads, and no
+        // While batches are banded, each thread holds a copy of one batch: its pieces. With up to 64 threads, and no
         // pair larger than `batch`, the copies take at most 1/8 of `batches`. They fit into the memory of `minishards`,
         // which is unused until the shards are written.
         let batch = (batches / (8 * threads).max(16)).min(PREFERRED_BATCH).max(batches / MANY_BATCHES).min(MAX_BATCH);
-        Budget { threads, batches, batch, merge, minishards }
+        MemorySplit { threads, batches, batch, merge, minishards }
     }
 
     /// Returns the maximum cost (`Batch::cost_of`) of a pair in a batch. A larger pair goes to the file of large pairs.

@@ -14,7 +14,7 @@ use tokio::task::yield_now;
 use tokio::time::timeout;
 
 use crate::common::TempDir;
-use crate::object_store::testing::{Recorder, block_on};
+use crate::database::testing::{Recorder, block_on};
 use crate::{BlockingDb, RemoteDb, RemoteOptions, RemoteValue};
 
 /// Keys 0, 3, 6, .. of the generation of these tests.
@@ -43,7 +43,7 @@ async fn generation() -> Arc<Recorder<InMemory>> {
 
 async fn opened() -> (Arc<Recorder<InMemory>>, RemoteDb) {
     let store = generation().await;
-    let db = RemoteDb::open(store.clone(), "data/set", &RemoteOptions::new()).await.unwrap();
+    let db = RemoteDb::open(store.clone(), "data/set").await.unwrap();
     store.take_requests();
     (store, db)
 }
@@ -100,7 +100,7 @@ fn texts_with_a_content_encoding_of_gzip_open() {
         options.attributes.insert(Attribute::ContentEncoding, "gzip".into());
         store.put_opts(&"published/current".into(), gzip(b"gen-0000000001\n").into(), options).await.unwrap();
         for prefix in ["root", "published"] {
-            let db = RemoteDb::open(store.clone(), prefix, &RemoteOptions::new()).await.unwrap();
+            let db = RemoteDb::open(store.clone(), prefix).await.unwrap();
             assert_eq!(db.snapshot().key_count(), Some(KEYS), "{prefix}");
             assert_eq!(db.get(300).await.unwrap().unwrap()[..], value_of(300)[..], "{prefix}");
             assert!(!db.refresh().await.unwrap(), "{prefix}");
@@ -243,7 +243,7 @@ fn an_error_of_the_store_names_the_object_and_the_next_lookup_succeeds() {
         let store = generation().await;
         let mut options = RemoteOptions::new();
         options.root_name("s3://bucket/data/set");
-        let db = RemoteDb::open(store.clone(), "data/set", &options).await.unwrap();
+        let db = RemoteDb::open_with(store.clone(), "data/set", &options).await.unwrap();
         store.change(|_, _, _| Err(StoreError::Generic { store: "S3", source: "no answer".into() }));
         let error = db.get(300).await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Io);
@@ -266,7 +266,7 @@ fn an_error_of_the_store_names_the_object_and_the_next_lookup_succeeds() {
 fn without_a_root_name_errors_name_the_store_and_the_prefix() {
     block_on(async {
         let store = Arc::new(InMemory::new());
-        let error = RemoteDb::open(store, "a/b", &RemoteOptions::new()).await.unwrap_err();
+        let error = RemoteDb::open(store, "a/b").await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::NotFound);
         assert!(error.to_string().contains("InMemory/a/b"), "{error}");
     });
@@ -275,7 +275,7 @@ fn without_a_root_name_errors_name_the_store_and_the_prefix() {
 #[test]
 fn a_blocking_data_set_serves_many_threads() {
     let store = block_on(generation());
-    let db = BlockingDb::open(store, "data/set", &RemoteOptions::new()).unwrap();
+    let db = BlockingDb::open(store, "data/set").unwrap();
     std::thread::scope(|scope| {
         for thread in 0..16 {
             let db = db.clone();
@@ -301,14 +301,14 @@ fn a_blocking_data_set_works_and_is_dropped_inside_another_runtime() {
     block_on(async {
         let store = store.clone();
         let task = async move {
-            let db = BlockingDb::open(store, "data/set", &RemoteOptions::new()).unwrap();
+            let db = BlockingDb::open(store, "data/set").unwrap();
             (0..KEYS).filter(|at| db.get(3 * at).unwrap().is_some()).count()
         };
         assert_eq!(tokio::spawn(task).await.unwrap() as u64, KEYS);
     });
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
     runtime.block_on(async {
-        let db = BlockingDb::open(store, "data/set", &RemoteOptions::new()).unwrap();
+        let db = BlockingDb::open(store, "data/set").unwrap();
         assert!(db.get(3).unwrap().is_some());
     });
 }

@@ -6,17 +6,17 @@
 
 /// The process that acquired a resource.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Owner(u32);
+pub struct OwningProcess(u32);
 
-impl Owner {
+impl OwningProcess {
     /// Returns the calling process.
-    pub fn this_process() -> Owner {
-        Owner(std::process::id())
+    pub fn this_process() -> OwningProcess {
+        OwningProcess(std::process::id())
     }
 
     /// Whether the calling process is the owner. False in a forked child of the owner.
     pub fn is_this_process(self) -> bool {
-        self == Owner::this_process()
+        self == OwningProcess::this_process()
     }
 }
 
@@ -26,7 +26,7 @@ mod tests {
 
     #[test]
     fn is_not_another_process() {
-        assert!(Owner::this_process().is_this_process());
-        assert!(!Owner(Owner::this_process().0 + 1).is_this_process());
+        assert!(OwningProcess::this_process().is_this_process());
+        assert!(!OwningProcess(OwningProcess::this_process().0 + 1).is_this_process());
     }
 }

@@ -13,7 +13,7 @@ use tokio::task::yield_now;
 use tokio::time::{Instant, timeout};
 
 use crate::common::TempDir;
-use crate::object_store::testing::Recorder;
+use crate::database::testing::Recorder;
 use crate::{RemoteDb, RemoteOptions};
 
 const LATENCY: Duration = Duration::from_millis(25);
@@ -45,7 +45,7 @@ async fn store(options: &mut BuildOptions, is_foreign: bool) -> Slow {
 }
 
 async fn open(store: &Slow, options: &RemoteOptions) -> RemoteDb {
-    let db = RemoteDb::open(store.clone(), "", options).await.unwrap();
+    let db = RemoteDb::open_with(store.clone(), "", options).await.unwrap();
     store.take_requests();
     db
 }

@@ -106,17 +106,25 @@ pub(crate) fn most_rows(file_len: u64) -> u64 {
     file_len.saturating_add(MOST_ROWS)
 }
 
+/// Checks that a shard may have this many rows.
+///
+/// Errors: `TooLarge` if they are more than `file_len + 2^19`.
+pub(crate) fn check_rows(all: u64, file_len: u64) -> Result<()> {
+    let most = most_rows(file_len);
+    if all <= most {
+        return Ok(());
+    }
+    let message =
+        format!("expected at most {most} keys in a shard of {file_len} bytes, found {all}: not all are checked");
+    Err(Error::new(ErrorKind::TooLarge, message))
+}
+
 /// Reserves memory for `more` rows in a vector of all rows of a shard.
 ///
-/// Errors: `TooLarge` if the shard has more than `file_len + 2^19` rows, or the allocation fails.
+/// Errors: those of [`check_rows`]; `TooLarge` if the allocation fails.
 pub(crate) fn reserve_rows<T>(rows: &mut Vec<T>, more: u64, file_len: u64) -> Result<()> {
-    let most = most_rows(file_len);
     let all = (rows.len() as u64).saturating_add(more);
-    if all > most {
-        let message =
-            format!("expected at most {most} keys in a shard of {file_len} bytes, found {all}: not all are checked");
-        return Err(Error::new(ErrorKind::TooLarge, message));
-    }
+    check_rows(all, file_len)?;
     let no_memory =
         |_| Error::new(ErrorKind::TooLarge, format!("cannot allocate memory for the positions of {all} keys"));
     rows.try_reserve(usize::try_from(more).unwrap_or(usize::MAX)).map_err(no_memory)

@@ -1,5 +1,6 @@
 //! A data set in an object store, with lookups that block the thread.
 
+use sharddb_format::internal::error::panicked;
 use std::sync::Arc;
 use std::thread;
 
@@ -7,7 +8,7 @@ use ::object_store::ObjectStore;
 use sharddb_format::{Error, Result};
 use tokio::runtime::{Builder, Handle, Runtime};
 
-use crate::object_store::remote_db::RemoteDb;
+use crate::database::remote_db::RemoteDb;
 use crate::{
     Operation, OperationStats, RemoteLocation, RemoteOptions, RemoteReader, RemoteSnapshot, RemoteStats, RemoteValue,
 };
@@ -22,9 +23,9 @@ use crate::{
 /// use std::sync::Arc;
 ///
 /// use object_store::memory::InMemory;
-/// use sharddb_remote::{BlockingDb, RemoteOptions};
+/// use sharddb_remote::BlockingDb;
 ///
-/// let error = BlockingDb::open(Arc::new(InMemory::new()), "numbers", &RemoteOptions::new()).unwrap_err();
+/// let error = BlockingDb::open(Arc::new(InMemory::new()), "numbers").unwrap_err();
 /// assert_eq!(error.kind(), sharddb::ErrorKind::NotFound); // the store is empty
 /// ```
 #[derive(Clone, Debug)]
@@ -37,9 +38,16 @@ impl BlockingDb {
     /// Opens the data set under `prefix`, like [`RemoteDb::open`].
     ///
     /// Errors: `Io` if no thread can be started, and those of [`RemoteDb::open`].
-    pub fn open(store: Arc<dyn ObjectStore>, prefix: &str, options: &RemoteOptions) -> Result<BlockingDb> {
+    pub fn open(store: Arc<dyn ObjectStore>, prefix: &str) -> Result<BlockingDb> {
+        BlockingDb::open_with(store, prefix, &RemoteOptions::new())
+    }
+
+    /// Opens the data set under `prefix` with options; see [`open`](BlockingDb::open).
+    ///
+    /// Errors: those of [`open`](BlockingDb::open).
+    pub fn open_with(store: Arc<dyn ObjectStore>, prefix: &str, options: &RemoteOptions) -> Result<BlockingDb> {
         let workers = Workers::start()?;
-        let db = workers.wait_for(RemoteDb::open(store, prefix, options))??;
+        let db = workers.wait_for(RemoteDb::open_with(store, prefix, options))??;
         Ok(BlockingDb { db, workers })
     }
 
@@ -129,7 +137,7 @@ impl Workers {
         thread::scope(|scope| {
             let started = thread::Builder::new().spawn_scoped(scope, || runtime.block_on(future));
             let thread = started.map_err(|source| Error::io("start a thread", "".as_ref(), source))?;
-            thread.join().map_err(|panic| Error::panicked("a lookup", &*panic))
+            thread.join().map_err(|panic| panicked("a lookup", &*panic))
         })
     }
 }

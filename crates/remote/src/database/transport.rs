@@ -254,7 +254,7 @@ mod tests {
     use futures_util::stream;
 
     use super::*;
-    use crate::object_store::testing::{Recorder, block_on};
+    use crate::database::testing::{Recorder, block_on};
 
     /// A store with the object `store/a`, of the bytes 0 to 99, and a transport to `store`.
     async fn hundred() -> (Arc<Recorder<InMemory>>, Transport) {

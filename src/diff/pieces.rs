@@ -1,4 +1,4 @@
-//! The minishards of two databases, in storage order, in units of work.
+//! The minishards of two databases, in storage order, in pieces.
 
 use std::iter::Peekable;
 use std::sync::Arc;
@@ -14,20 +14,20 @@ use crate::ids::{MinishardNumber, ShardNumber, minishard_number};
 use crate::read::generation::Generation;
 use crate::read::shard::{EntryBlocks, IndexBudget, Shard, ShardReader};
 
-/// A unit has at most this many minishards,
+/// A piece has at most this many minishards,
 const MOST_MINISHARDS: usize = 512;
 
 /// and ends with the minishard whose index makes it longer than this, in bytes.
 const MOST_INDEX_BYTES: u64 = 256 << 10;
 
 /// Minishards of one shard that are compared together.
-pub(super) struct Unit {
+pub(super) struct Piece {
     pub(super) shards: Arc<Shards>,
-    pub(super) steps: Vec<Step>,
+    pub(super) work: Vec<Work>,
 }
 
-/// A step of a unit.
-pub(super) enum Step {
+/// What is to be done in a piece.
+pub(super) enum Work {
     /// Compare the minishards with this number.
     Minishards(MinishardPair),
     /// Pass this on.
@@ -67,8 +67,8 @@ impl Drop for Shards {
     }
 }
 
-/// The units of a walk, in order. Reads the shard indexes.
-pub(super) struct Units<'a> {
+/// The pieces of a walk, in order. Reads the shard indexes.
+pub(super) struct Pieces<'a> {
     old: &'a Generation,
     new: &'a Generation,
     /// The database that is not walked through.
@@ -77,29 +77,29 @@ pub(super) struct Units<'a> {
     shard: Option<ShardWalk>,
 }
 
-impl<'a> Units<'a> {
-    pub(super) fn new(old: &'a Generation, new: &'a Generation, looked_up: Option<Side>) -> Units<'a> {
+impl<'a> Pieces<'a> {
+    pub(super) fn new(old: &'a Generation, new: &'a Generation, looked_up: Option<Side>) -> Pieces<'a> {
         let of_old = old.shard_numbers().filter(|_| looked_up != Some(Side::Old));
         let of_new = new.shard_numbers().filter(|_| looked_up != Some(Side::New));
         let mut numbers: Vec<_> = of_old.chain(of_new).collect();
         numbers.sort_unstable();
         numbers.dedup();
-        Units { old, new, looked_up, numbers: numbers.into_iter(), shard: None }
+        Pieces { old, new, looked_up, numbers: numbers.into_iter(), shard: None }
     }
 
-    /// Returns the next unit.
-    pub(super) fn next(&mut self) -> Option<Unit> {
+    /// Returns the next piece.
+    pub(super) fn next(&mut self) -> Option<Piece> {
         loop {
             match &mut self.shard {
-                Some(walk) => match walk.next_unit() {
-                    Some(unit) => return Some(unit),
+                Some(walk) => match walk.next_piece() {
+                    Some(piece) => return Some(piece),
                     None => self.shard = None,
                 },
                 None => {
                     let number = self.numbers.next()?;
                     match self.begin(number) {
                         Ok(walk) => self.shard = Some(walk),
-                        Err(items) => return Some(Unit::of_items(items)),
+                        Err(items) => return Some(Piece::of_items(items)),
                     }
                 }
             }
@@ -162,10 +162,10 @@ fn has_stated_len(generation: &Generation, number: ShardNumber, record: Option<S
     record.is_none_or(|record| len() == Some(record.bytes))
 }
 
-impl Unit {
-    fn of_items(items: Vec<Item>) -> Unit {
+impl Piece {
+    fn of_items(items: Vec<Item>) -> Piece {
         let shards = Arc::new(Shards { old: None, new: None });
-        Unit { shards, steps: items.into_iter().map(Step::Pass).collect() }
+        Piece { shards, work: items.into_iter().map(Work::Pass).collect() }
     }
 }
 
@@ -183,21 +183,21 @@ impl ShardWalk {
         ShardWalk { shards: Arc::new(shards), old, new }
     }
 
-    /// Returns the next unit; `None` at the end of the shards.
-    fn next_unit(&mut self) -> Option<Unit> {
-        let (mut steps, mut index_bytes) = (Vec::new(), 0);
-        while steps.len() < MOST_MINISHARDS && index_bytes < MOST_INDEX_BYTES {
-            let Some(pair) = self.next_pair(&mut steps) else { break };
+    /// Returns the next piece; `None` at the end of the shards.
+    fn next_piece(&mut self) -> Option<Piece> {
+        let (mut work, mut index_bytes) = (Vec::new(), 0);
+        while work.len() < MOST_MINISHARDS && index_bytes < MOST_INDEX_BYTES {
+            let Some(pair) = self.next_pair(&mut work) else { break };
             let lens = pair.old.iter().chain(&pair.new).map(|range| range.len());
             index_bytes = lens.fold(index_bytes, u64::saturating_add);
-            steps.push(Step::Minishards(pair));
+            work.push(Work::Minishards(pair));
         }
-        (!steps.is_empty()).then(|| Unit { shards: Arc::clone(&self.shards), steps })
+        (!work.is_empty()).then(|| Piece { shards: Arc::clone(&self.shards), work })
     }
 
-    /// Returns the next pair of minishards. Adds bad ones to `steps`, and leaves out their counterparts, whose keys
+    /// Returns the next pair of minishards. Adds bad ones to `work`, and leaves out their counterparts, whose keys
     /// cannot be compared. A shard index that cannot be read ends the walk.
-    fn next_pair(&mut self, steps: &mut Vec<Step>) -> Option<MinishardPair> {
+    fn next_pair(&mut self, work: &mut Vec<Work>) -> Option<MinishardPair> {
         loop {
             let number = match (self.old.peek(), self.new.peek()) {
                 (None, None) => return None,
@@ -213,7 +213,7 @@ impl ShardWalk {
                     Ok(at) => *range = Some(at),
                     Err(bad) => {
                         is_bad = true;
-                        steps.push(Step::Pass(Item::BadPlace(bad)));
+                        work.push(Work::Pass(Item::BadPlace(bad)));
                     }
                 }
                 if is_broken {
