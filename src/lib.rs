@@ -107,14 +107,21 @@
 //! # Ok(()) }
 //! ```
 //!
-//! | walk | returns | shards |
+//! Which to call:
+//!
+//! | for | call | |
 //! |---|---|---|
-//! | [`Snapshot::scan`] | each key with its value to a closure; the fastest | closed after use |
-//! | [`Snapshot::scan_parallel`] | the same, on several threads; [`Snapshot::split`] for other schedulers | closed after use |
-//! | [`Snapshot::iter`] | entries, whose values are read on request | stay open, as after a lookup |
-//! | [`Snapshot::keys`] | keys, from the indexes alone | closed after use |
-//! | [`Snapshot::shards`] | shards, each with its own `iter`, `count` and `keys` | closed with their last handle |
-//! | [`Snapshot::range`], [`key_range`](Snapshot::key_range) | pairs or keys by ascending key, from both ends; without a [key file](BuildOptions::ordered) reads all indexes first | |
+//! | one key | [`get`](Snapshot::get) | [`get_owned`](Snapshot::get_owned) and [`ShardDb::get`] return values that outlive the snapshot, [`get_into`](Snapshot::get_into) fills a vector |
+//! | whether it is there, and where | [`contains`](Snapshot::contains), [`locate`](Snapshot::locate) | also [`contains_many`](Snapshot::contains_many), [`locate_many`](Snapshot::locate_many) |
+//! | some keys | [`get_many`](Snapshot::get_many) | a vector of results, also [owned](Snapshot::get_many_owned) |
+//! | many keys | [`get_each`](Snapshot::get_each) | each result to a closure |
+//! | many thousands, on several threads | [`get_each_parallel`](Snapshot::get_each_parallel) | the same |
+//! | all pairs | [`scan`](Snapshot::scan) | each to a closure; the fastest; closes what it has opened |
+//! | all pairs, on several threads | [`scan_parallel`](Snapshot::scan_parallel) | the same; [`split`](Snapshot::split) for other schedulers |
+//! | all pairs, one by one | [`iter`](Snapshot::iter) | entries, whose values are read on request; [`pairs`](Snapshot::pairs) outlives the snapshot |
+//! | all keys | [`keys`](Snapshot::keys) | from the indexes alone |
+//! | shards | [`shards`](Snapshot::shards) | each with walks of its own |
+//! | by ascending key | [`range`](Snapshot::range), [`key_range`](Snapshot::key_range) | from both ends; without a [key file](BuildOptions::ordered) reads all indexes first |
 //!
 //! # Replace
 //!

@@ -54,7 +54,7 @@ pub(crate) fn encode_all(
         Some(bytes) => usize::try_from(bytes / BYTES_PER_PART).unwrap_or(usize::MAX),
         None => threads.get().saturating_mul(PARTS_PER_THREAD),
     };
-    let slices = snapshot.split(NonZero::new(slices).unwrap_or(NonZero::<usize>::MIN));
+    let slices = snapshot.split(slices);
     let threads = NonZero::new(slices.len()).map_or(threads, |slices| threads.min(slices));
     let mut slices = slices.iter();
     let work = |slice: &Slice, emit: &mut dyn FnMut(Result<Event>, usize) -> ControlFlow<()>| run(slice, encode, emit);

@@ -196,7 +196,7 @@ impl RemoteOperation {
         let found = u64::try_from(bytes.len())?;
         let answer = match request.request.wanted {
             Wanted::Whole { most } if found > most => Err(Failure::too_large(most, found)),
-            _ => Ok(Response { body: Body::new(bytes), etag, object_len }),
+            _ => Ok(Response::new(Body::new(bytes), etag, object_len)),
         };
         self.give(request, answer);
         Ok(())

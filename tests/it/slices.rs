@@ -3,7 +3,6 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::num::NonZero;
 use std::ops::ControlFlow;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
@@ -14,10 +13,6 @@ use crate::common::{Storage, TempDir};
 use sharddb::read::Slice;
 use sharddb::spec::{Encoding, HashFunction};
 use sharddb::{BuildOptions, BulkLoader, OpenOptions, ShardDb, ShardingSpec, Snapshot};
-
-fn number(n: usize) -> NonZero<usize> {
-    NonZero::new(n).unwrap()
-}
 
 fn open(storage: Storage, path: &Path) -> Snapshot {
     storage.open(&OpenOptions::new(), path).unwrap().snapshot()
@@ -87,7 +82,7 @@ fn sorted((mut pairs, mut errors): Seen) -> Seen {
 fn check(snapshot: &Snapshot) {
     let expected = sequential(snapshot);
     for n in [1, 2, 3, 7, 64, 5000, usize::MAX] {
-        let slices = snapshot.split(number(n));
+        let slices = snapshot.split(n);
         assert!(slices.len() <= n && !slices.iter().any(|slice| format!("{slice:?}").contains("pieces: 0")));
         assert_eq!(of_slices(&slices).0, expected.0, "{n} slices, in order");
         assert_eq!(sorted(of_slices(&slices)), sorted(expected.clone()), "{n} slices, again");
@@ -108,7 +103,7 @@ fn every_specification_and_storage() {
             let model: BTreeMap<_, _> =
                 generation::keys(label).map(|key| (key, generation::value(label, key))).collect();
             assert_eq!(parallel(&snapshot, 2).0.into_iter().collect::<BTreeMap<_, _>>(), model);
-            for slice in snapshot.split(number(5)) {
+            for slice in snapshot.split(5) {
                 let mut pairs = Vec::new();
                 let outcome = slice.scan(|pair| {
                     pairs.push(pair.map(|(key, value)| (key, value.to_vec())).unwrap());
@@ -134,7 +129,7 @@ fn one_shard_is_divided_evenly() {
             for storage in Storage::ALL {
                 let snapshot = open(storage, store.path());
                 check(&snapshot);
-                let slices = snapshot.split(number(4));
+                let slices = snapshot.split(4);
                 assert_eq!(slices.len(), 4);
                 let counts: Vec<_> = slices.iter().map(|slice| slice.keys().count() as u64).collect();
                 assert!(counts.iter().all(|count| (KEYS / 5..KEYS / 3).contains(count)), "{counts:?}");
@@ -151,7 +146,7 @@ fn many_small_shards_are_parts_of_several() {
     (0..KEYS).for_each(|key| loader.insert(key, b"").unwrap());
     loader.finish().unwrap();
     let snapshot = open(Storage::Positioned, store.path());
-    let slices = snapshot.split(number(4));
+    let slices = snapshot.split(4);
     let counts: Vec<_> = slices.iter().map(|slice| slice.keys().count() as u64).collect();
     assert!(counts.len() == 4 && counts.iter().all(|count| (KEYS / 5..KEYS / 3).contains(count)), "{counts:?}");
     check(&snapshot);

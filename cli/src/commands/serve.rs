@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use sharddb_serve::{Bounds, Redirect, Server, Urls};
+use sharddb_serve::{Redirect, Server, Urls};
 
 use crate::context::{self, Context};
 use crate::exit::Exit;
@@ -73,21 +73,17 @@ pub(crate) struct Args {
 impl Args {
     pub(crate) fn run(&self, context: &Context) -> Result<Exit> {
         self.paths.iter().try_for_each(|path| refuse_url(path))?;
-        let server = Server {
-            paths: self.paths.clone(),
-            address: self.bind,
-            port: self.port,
-            base_url: self.base_url.clone(),
-            has_token: !self.no_token,
-            is_quiet: context.quiet,
-            max_value_bytes: self.max_value.0,
-            bounds: Bounds {
-                connections: part_of_files(4, self.max_connections),
-                databases: part_of_files(8, MAX_DATABASES),
-                idle: Duration::from_secs(self.timeout.into()),
-                grace: Duration::from_secs(self.grace.into()),
-            },
-        };
+        let mut server = Server::new(self.paths.iter().cloned());
+        server.address = self.bind;
+        server.port = self.port;
+        server.base_url.clone_from(&self.base_url);
+        server.has_token = !self.no_token;
+        server.is_quiet = context.quiet;
+        server.max_value_bytes = self.max_value.0;
+        server.bounds.connections = part_of_files(4, self.max_connections);
+        server.bounds.databases = part_of_files(8, MAX_DATABASES);
+        server.bounds.idle = Duration::from_secs(self.timeout.into());
+        server.bounds.grace = Duration::from_secs(self.grace.into());
         let mut redirect = None; // until the end: the browser may read it late
         let _draining = context.interrupt.draining(server.bounds.grace);
         server.run(context.interrupt.cancel(), |urls, log| -> Result<()> {

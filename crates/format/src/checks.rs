@@ -123,8 +123,8 @@ static EMPTY_HASHER: LazyLock<Hasher> = LazyLock::new(Hasher::new);
 #[inline]
 pub fn index_hasher(location: Location) -> Hasher {
     let mut hasher = EMPTY_HASHER.clone();
-    let place: [u8; 16] = zerocopy::transmute!([location.shard.0.to_le(), location.minishard.0.to_le()]);
-    hasher.update(&place);
+    let place = [location.shard.0.to_le_bytes(), location.minishard.0.to_le_bytes()];
+    hasher.update(place.as_flattened());
     hasher
 }
 

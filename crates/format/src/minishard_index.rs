@@ -13,9 +13,6 @@
 
 use std::ops::Range;
 
-use zerocopy::FromBytes;
-use zerocopy::little_endian::U64;
-
 use crate::byte_range::RelativeRange;
 use crate::error::{Error, Result};
 
@@ -33,13 +30,16 @@ pub struct Row {
     pub value: RelativeRange,
 }
 
+/// A number as stored.
+type Word = [u8; 8];
+
 /// A view of a minishard index in its decoded form. A raw index is stored in this form.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct IndexView<'a> {
     // INVARIANT: three arrays of equal length, one word per key, as stored: ids and gaps are deltas
-    ids: &'a [U64],
-    gaps: &'a [U64],
-    sizes: &'a [U64],
+    ids: &'a [Word],
+    gaps: &'a [Word],
+    sizes: &'a [Word],
 }
 
 impl<'a> IndexView<'a> {
@@ -49,11 +49,10 @@ impl<'a> IndexView<'a> {
     #[inline]
     pub fn view(bytes: &'a [u8]) -> Result<IndexView<'a>> {
         let rows = bytes.len() / 24;
-        let view = |bytes| <[U64]>::ref_from_prefix_with_elems(bytes, rows).ok();
+        let words = bytes.as_chunks().0;
         if bytes.len().is_multiple_of(24)
-            && let Some((ids, rest)) = view(bytes)
-            && let Some((gaps, rest)) = view(rest)
-            && let Some((sizes, _)) = view(rest)
+            && let Some((ids, rest)) = words.split_at_checked(rows)
+            && let Some((gaps, sizes)) = rest.split_at_checked(rows)
         {
             return Ok(IndexView { ids, gaps, sizes });
         }
@@ -71,7 +70,7 @@ impl<'a> IndexView<'a> {
     pub fn find(&self, id: u64) -> Option<Row> {
         let mut running = 0u64;
         for (number, delta) in self.ids.iter().enumerate() {
-            running = running.wrapping_add(delta.get());
+            running = running.wrapping_add(u64::from_le_bytes(*delta));
             if running == id {
                 return Some(Row { number, id, value: self.value(number) });
             }
@@ -85,8 +84,8 @@ impl<'a> IndexView<'a> {
         let mut end = 0u64;
         let mut range = RelativeRange { start: 0, end: 0 };
         for (gap, size) in self.gaps.iter().zip(self.sizes).take(number + 1) {
-            range.start = end.wrapping_add(gap.get());
-            end = range.start.wrapping_add(size.get());
+            range.start = end.wrapping_add(u64::from_le_bytes(*gap));
+            end = range.start.wrapping_add(u64::from_le_bytes(*size));
         }
         range.end = end;
         range
@@ -130,9 +129,9 @@ pub struct SmallIndex<'a> {
     // INVARIANT: with n rows, only the first min(n, 8) words of each array are of that array; the others are bytes that
     // follow it, by which neither `position` nor `miss_proves_absence` decides
     rows: usize,
-    ids: &'a [U64; SmallIndex::SEARCHED],
-    gaps: &'a [U64; SmallIndex::SEARCHED],
-    sizes: &'a [U64; SmallIndex::SEARCHED],
+    ids: &'a [Word; SmallIndex::SEARCHED],
+    gaps: &'a [Word; SmallIndex::SEARCHED],
+    sizes: &'a [Word; SmallIndex::SEARCHED],
 }
 
 impl<'a> SmallIndex<'a> {
@@ -163,8 +162,9 @@ impl<'a> SmallIndex<'a> {
         const REACH: usize = 24 * SmallIndex::MOST; // the longest index; covers every word that is loaded
         let words: &[u8; REACH] = body.get(usize::try_from(start).ok()?..)?.first_chunk()?;
         let rows = usize::try_from(rows).ok().filter(|rows| *rows <= Self::MOST)?;
-        let array = |from: usize| <[U64; SmallIndex::SEARCHED]>::ref_from_prefix(words.get(from..)?).ok();
-        Some(SmallIndex { rows, ids: array(0)?.0, gaps: array(8 * rows)?.0, sizes: array(16 * rows)?.0 })
+        let words = words.as_chunks().0;
+        let array = |from: usize| words.get(from..)?.first_chunk();
+        Some(SmallIndex { rows, ids: array(0)?, gaps: array(rows)?, sizes: array(2 * rows)? })
     }
 
     /// Returns the first row with this id, if it is one of the first eight rows.
@@ -173,11 +173,11 @@ impl<'a> SmallIndex<'a> {
         let number = self.position(id)?;
         let (mut starts, mut end) = ([0u64; SmallIndex::SEARCHED], 0u64);
         for (start, (gap, size)) in starts.iter_mut().zip(self.gaps.iter().zip(self.sizes)) {
-            *start = end.wrapping_add(gap.get());
-            end = start.wrapping_add(size.get());
+            *start = end.wrapping_add(u64::from_le_bytes(*gap));
+            end = start.wrapping_add(u64::from_le_bytes(*size));
         }
         let start = *starts.get(number)?;
-        let end = start.wrapping_add(self.sizes.get(number)?.get());
+        let end = start.wrapping_add(u64::from_le_bytes(*self.sizes.get(number)?));
         Some(Row { number, id, value: RelativeRange { start, end } })
     }
 
@@ -186,7 +186,7 @@ impl<'a> SmallIndex<'a> {
     fn position(&self, id: u64) -> Option<usize> {
         let (mut running, mut before, mut count) = (0u64, 1, 0);
         for delta in self.ids {
-            running = running.wrapping_add(delta.get());
+            running = running.wrapping_add(u64::from_le_bytes(*delta));
             before = if running == id { 0 } else { before };
             count += before;
         }
@@ -199,7 +199,8 @@ impl<'a> SmallIndex<'a> {
     pub fn miss_proves_absence(&self) -> bool {
         let Some(mask) = Self::FIRST.get(self.rows) else { return false };
         let numbers = self.gaps.iter().zip(self.sizes).zip(mask);
-        let bits = numbers.fold(0, |bits, ((gap, size), mask)| bits | (gap.get() | size.get()) & mask);
+        let bits = numbers
+            .fold(0, |bits, ((gap, size), mask)| bits | (u64::from_le_bytes(*gap) | u64::from_le_bytes(*size)) & mask);
         bits < 1 << 58 // 8 gaps and 8 sizes: every end is below 2^62
     }
 }
@@ -218,9 +219,9 @@ impl RowsState {
     pub fn next(&mut self, index: IndexView<'_>) -> Option<Row> {
         let number = self.number;
         let (id, gap, size) = (index.ids.get(number)?, index.gaps.get(number)?, index.sizes.get(number)?);
-        self.id = self.id.wrapping_add(id.get());
-        let start = self.end.wrapping_add(gap.get());
-        self.end = start.wrapping_add(size.get());
+        self.id = self.id.wrapping_add(u64::from_le_bytes(*id));
+        let start = self.end.wrapping_add(u64::from_le_bytes(*gap));
+        self.end = start.wrapping_add(u64::from_le_bytes(*size));
         self.number += 1;
         Some(Row { number, id: self.id, value: RelativeRange { start, end: self.end } })
     }
@@ -415,9 +416,9 @@ impl SearchableIndex<'_> {
 /// Ranges are relative to the end of the shard index.
 #[derive(Debug, Default)]
 pub struct IndexBuilder {
-    ids: Vec<U64>,
-    gaps: Vec<U64>,
-    sizes: Vec<U64>,
+    ids: Vec<Word>,
+    gaps: Vec<Word>,
+    sizes: Vec<Word>,
     id: u64,
     end: u64,
 }
@@ -425,9 +426,9 @@ pub struct IndexBuilder {
 impl IndexBuilder {
     pub fn push(&mut self, id: u64, value: RelativeRange) {
         let (id_delta, gap) = self.deltas(id, value);
-        self.ids.push(id_delta.into());
-        self.gaps.push(gap.into());
-        self.sizes.push((value.end - value.start).into());
+        self.ids.push(id_delta.to_le_bytes());
+        self.gaps.push(gap.to_le_bytes());
+        self.sizes.push((value.end - value.start).to_le_bytes());
     }
 
     /// Returns the delta of the id and the gap of the next row, and advances past that row.
@@ -439,9 +440,8 @@ impl IndexBuilder {
 
     /// Appends the bytes of the index and clears the builder.
     pub fn drain_into(&mut self, bytes: &mut Vec<u8>) {
-        use zerocopy::IntoBytes;
         for array in [&mut self.ids, &mut self.gaps, &mut self.sizes] {
-            bytes.extend_from_slice(array.as_bytes());
+            bytes.extend_from_slice(array.as_flattened());
             array.clear();
         }
         (self.id, self.end) = (0, 0);

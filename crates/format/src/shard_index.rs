@@ -5,17 +5,14 @@
 //!                   + 8  end   u64le   its exclusive end; start == end: the minishard has no keys
 //! ```
 
-use zerocopy::FromBytes;
-use zerocopy::little_endian::U64;
-
 use crate::byte_range::{ByteRange, RelativeRange};
 use crate::ids::MinishardNumber;
 
-/// One entry: its two words as stored.
+/// One entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ShardIndexEntry {
-    start: U64,
-    end: U64,
+    start: u64,
+    end: u64,
 }
 
 /// The length of an entry in bytes.
@@ -23,7 +20,7 @@ pub const ENTRY_LEN: u64 = 16;
 
 impl ShardIndexEntry {
     pub fn new(minishard_index: RelativeRange) -> ShardIndexEntry {
-        ShardIndexEntry { start: minishard_index.start.into(), end: minishard_index.end.into() }
+        ShardIndexEntry { start: minishard_index.start, end: minishard_index.end }
     }
 
     /// Returns the byte range of a minishard's entry in the file.
@@ -36,13 +33,16 @@ impl ShardIndexEntry {
     /// Reads the entry in the first 16 bytes; `None` if there are fewer.
     #[inline]
     pub fn read(bytes: &[u8]) -> Option<ShardIndexEntry> {
-        let ([start, end], _) = <[U64; 2]>::ref_from_prefix(bytes).ok()?;
-        Some(ShardIndexEntry { start: *start, end: *end })
+        let [start, end] = *bytes.as_chunks().0.first_chunk()?;
+        Some(ShardIndexEntry { start: u64::from_le_bytes(start), end: u64::from_le_bytes(end) })
     }
 
     /// Returns the bytes of the entry.
     pub fn to_bytes(self) -> [u8; 16] {
-        zerocopy::transmute!([self.start, self.end])
+        let mut bytes = [0; 16];
+        let words = [self.start.to_le_bytes(), self.end.to_le_bytes()];
+        bytes.copy_from_slice(words.as_flattened());
+        bytes
     }
 
     /// Returns the stated range of the encoded minishard index; `None` for a minishard without keys.
@@ -55,7 +55,7 @@ impl ShardIndexEntry {
     /// Returns the stated range of the encoded minishard index; empty for a minishard without keys.
     #[inline]
     pub fn stated_range(&self) -> RelativeRange {
-        RelativeRange { start: self.start.get(), end: self.end.get() }
+        RelativeRange { start: self.start, end: self.end }
     }
 }
 

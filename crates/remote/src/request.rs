@@ -47,6 +47,7 @@ pub enum Wanted {
 
 /// The answer to a [`Request`] that succeeded.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct Response {
     /// The bytes, without a content encoding of the transfer.
     pub body: Body,
@@ -54,6 +55,13 @@ pub struct Response {
     pub etag: Option<String>,
     /// The length of the whole object in bytes, if the response states it.
     pub object_len: Option<u64>,
+}
+
+impl Response {
+    /// Creates a response.
+    pub fn new(body: Body, etag: Option<String>, object_len: Option<u64>) -> Response {
+        Response { body, etag, object_len }
+    }
 }
 
 /// Why a [`Request`] failed.

@@ -63,7 +63,7 @@ impl OneShard {
         };
         let offset = |at: u64| usize::try_from(at).unwrap().min(self.shard.len());
         let bytes = self.shard.get(offset(*start)..offset(*end)).unwrap();
-        Ok(Response { body: Body::new(bytes.to_vec()), etag: None, object_len: Some(self.shard.len() as u64) })
+        Ok(Response::new(Body::new(bytes.to_vec()), None, Some(self.shard.len() as u64)))
     }
 
     fn run<T>(&mut self, mut operation: Operation<'_, T>) -> T {

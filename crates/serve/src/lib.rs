@@ -73,21 +73,12 @@ const LAST_CALLS: Duration = Duration::from_secs(1);
 /// ```
 /// use std::sync::Arc;
 /// use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-/// use std::time::Duration;
 ///
-/// use sharddb_serve::{Bounds, Server};
+/// use sharddb_serve::Server;
 ///
-/// let (second, cancel) = (Duration::from_secs(1), Arc::new(AtomicBool::new(false)));
-/// let server = Server {
-///     paths: vec![".".into()],
-///     address: [127, 0, 0, 1].into(),
-///     port: 0,
-///     base_url: None,
-///     has_token: true,
-///     is_quiet: true,
-///     max_value_bytes: 1 << 20,
-///     bounds: Bounds { connections: 16, databases: 4, idle: second, grace: second },
-/// };
+/// let cancel = Arc::new(AtomicBool::new(false));
+/// let mut server = Server::new([".".into()]);
+/// server.is_quiet = true;
 /// server.run::<sharddb::Error>(&cancel, |urls, _log| {
 ///     assert!(urls.page.starts_with("http://127.0.0.1:")); // connections are accepted from here on
 ///     assert_eq!(urls.empty, [std::path::Path::new(".")]); // this directory has no databases yet
@@ -97,26 +88,41 @@ const LAST_CALLS: Duration = Duration::from_secs(1);
 /// # Ok::<(), sharddb::Error>(())
 /// ```
 #[derive(Debug)]
+#[non_exhaustive]
 pub struct Server {
     /// Directories of databases, databases, or files. One directory is served at the top, others by their names.
     pub paths: Vec<PathBuf>,
-    /// The address to listen on.
+    /// The address to listen on. Default: 127.0.0.1.
     pub address: IpAddr,
-    /// The port; 0 is a free one.
+    /// The port; 0, the default, is a free one.
     pub port: u16,
     /// The URL that clients use instead of the address, without a token.
     pub base_url: Option<String>,
-    /// Whether the URLs have a random token, without which nothing is served.
+    /// Whether the URLs have a random token, without which nothing is served. Default: true.
     pub has_token: bool,
     /// Whether the log has warnings only.
     pub is_quiet: bool,
-    /// Upper bound on the decoded length of a value.
+    /// Upper bound on the decoded length of a value. Default: 256 MiB.
     pub max_value_bytes: u64,
     /// What clients may take.
     pub bounds: Bounds,
 }
 
 impl Server {
+    /// Creates a server of these paths with the defaults.
+    pub fn new(paths: impl IntoIterator<Item = PathBuf>) -> Server {
+        Server {
+            paths: paths.into_iter().collect(),
+            address: IpAddr::V4(Ipv4Addr::LOCALHOST),
+            port: 0,
+            base_url: None,
+            has_token: true,
+            is_quiet: false,
+            max_value_bytes: 256 << 20,
+            bounds: Bounds::default(),
+        }
+    }
+
     /// Serves until `cancel` is set, then lets running answers end. Calls `ready` with the URLs once connections are accepted.
     ///
     /// The log goes to standard error, with what the process traces by the crate `tracing` unless it has a subscriber.
@@ -184,6 +190,7 @@ async fn tidy(app: Arc<App>) {
 
 /// The URLs to show.
 #[derive(Debug)]
+#[non_exhaustive]
 pub struct Urls {
     /// The files.
     pub raw: String,

@@ -31,15 +31,23 @@ const POLL: Duration = Duration::from_millis(50);
 
 /// Upper bounds on what clients may take.
 #[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
 pub struct Bounds {
-    /// Connections at a time. Further ones wait in the queue of the operating system.
+    /// Connections at a time. Further ones wait in the queue of the operating system. Default: 256.
     pub connections: usize,
-    /// Databases that are open at a time.
+    /// Databases that are open at a time. Default: 128.
     pub databases: usize,
-    /// The time without progress after which a connection is closed.
+    /// The time without progress after which a connection is closed. Default: 30 s.
     pub idle: Duration,
-    /// The time that running answers have once the server ends.
+    /// The time that running answers have once the server ends. Default: 10 s.
     pub grace: Duration,
+}
+
+impl Default for Bounds {
+    fn default() -> Bounds {
+        let (idle, grace) = (Duration::from_secs(30), Duration::from_secs(10));
+        Bounds { connections: 256, databases: 128, idle, grace }
+    }
 }
 
 /// Serves connections until `cancel` is set, then lets running answers end.

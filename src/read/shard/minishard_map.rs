@@ -17,7 +17,7 @@
 
 use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering};
 
-use zerocopy::FromZeros;
+use bytemuck::Zeroable;
 
 use crate::byte_range::RelativeRange;
 use crate::format::minishard_index::ROW_LEN;
@@ -242,8 +242,8 @@ fn pack(index: RelativeRange, first_line: u32) -> Option<(u8, u16)> {
 }
 
 /// Allocates `len` zeros, whose pages take no memory until they are written. Empty if the allocation fails.
-pub(super) fn zeros<T: FromZeros>(len: u64) -> Box<[T]> {
-    usize::try_from(len).ok().and_then(|len| T::new_vec_zeroed(len).ok()).unwrap_or_default().into()
+pub(super) fn zeros<T: Zeroable>(len: u64) -> Box<[T]> {
+    usize::try_from(len).ok().and_then(|len| bytemuck::try_zeroed_slice_box(len).ok()).unwrap_or_default()
 }
 
 #[cfg(test)]

@@ -2,7 +2,6 @@
 //! one slice, or of many on several threads.
 
 use std::fmt;
-use std::num::NonZero;
 use std::ops::{ControlFlow, Range};
 
 use crate::error::Result;
@@ -18,7 +17,7 @@ use crate::threads::{self, for_each};
 const MOST_SLICES: usize = 1 << 16;
 
 /// Slices per thread: enough that threads end at about the same time although slices differ in cost.
-const SLICES_PER_THREAD: NonZero<usize> = NonZero::<usize>::MIN.saturating_add(31);
+const SLICES_PER_THREAD: usize = 32;
 
 impl Snapshot {
     /// Splits the snapshot into up to `n` slices of about the same size, for walks on several threads or machines.
@@ -35,11 +34,10 @@ impl Snapshot {
     /// # let mut loader = sharddb::BulkLoader::create(&store)?;
     /// # for key in 0..1000u64 { loader.insert(key, b"seven")?; }
     /// # loader.finish()?;
-    /// use std::num::NonZero;
     /// use std::thread;
     ///
     /// let snapshot = sharddb::ShardDb::open(&store)?.snapshot();
-    /// let slices = snapshot.split(NonZero::new(4).unwrap());
+    /// let slices = snapshot.split(4);
     /// let counts = thread::scope(|scope| {
     ///     let threads: Vec<_> = slices.iter().map(|slice| scope.spawn(|| slice.keys().count())).collect();
     ///     threads.into_iter().map(|thread| thread.join().unwrap()).sum::<usize>()
@@ -48,8 +46,8 @@ impl Snapshot {
     /// # std::fs::remove_dir_all(&store).unwrap();
     /// # Ok::<(), sharddb::Error>(())
     /// ```
-    pub fn split(&self, n: NonZero<usize>) -> Vec<Slice> {
-        let slices = pieces_of_slices(&self.generation, n.get().min(MOST_SLICES));
+    pub fn split(&self, n: usize) -> Vec<Slice> {
+        let slices = pieces_of_slices(&self.generation, n.clamp(1, MOST_SLICES));
         slices.into_iter().map(|pieces| Slice::new(self, pieces)).collect()
     }
 
@@ -111,7 +109,7 @@ impl Snapshot {
         f: impl Fn(Result<(u64, Value<'_>)>) -> ControlFlow<B> + Sync,
     ) -> ControlFlow<B> {
         let threads = threads::count(threads);
-        let slices = self.split(threads.saturating_mul(SLICES_PER_THREAD));
+        let slices = self.split(threads.get().saturating_mul(SLICES_PER_THREAD));
         for_each(threads, slices.into_iter(), |slice, stop| slice.scan(|pair| stop.or(|| f(pair))))
     }
 
@@ -131,10 +129,9 @@ impl Snapshot {
 /// most twice the length of each of its shards in minishard indexes; see [`Snapshot::iter`].
 ///
 /// ```no_run
-/// use std::num::NonZero;
 /// # fn main() -> sharddb::Result<()> {
 /// let snapshot = sharddb::ShardDb::open("store")?.snapshot();
-/// for slice in snapshot.split(NonZero::<usize>::MIN) {
+/// for slice in snapshot.split(1) {
 ///     for entry in &slice {
 ///         let entry = entry?;
 ///         println!("{} has {} bytes", entry.key(), entry.value()?.len());

@@ -143,7 +143,7 @@ impl Bucket {
             _ => panic!("an unknown kind of request"),
         };
         let object_len = (!self.without_etags).then_some(len as u64);
-        Ok(Response { body: Body::new(body), etag, object_len })
+        Ok(Response::new(Body::new(body), etag, object_len))
     }
 
     /// Runs an operation to its end.
