@@ -355,8 +355,8 @@ pub mod guide {
 pub use plan::Profile;
 #[doc(inline)]
 pub use read::{
-    Access, OpenOptions, OwnedValue, RangeOptions, Reader, ShardDb, Snapshot, Stats, Value, VerifyReads, Watch,
-    WatchOptions,
+    Access, DatabaseStats, LastError, OpenOptions, OwnedValue, RangeOptions, Reader, ShardDb, Snapshot, Stats, Value,
+    VerifyReads, Watch, WatchOptions,
 };
 #[doc(inline)]
 pub use salvage::Salvage;

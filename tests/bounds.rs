@@ -323,7 +323,7 @@ fn names_that_lead_elsewhere_are_ignored_or_refused() {
         fs::write(directory.path().join("info"), format!("{{\"scales\": [{scale}]}}")).unwrap();
         for pointer in [None, Some("/scales/0")] {
             let mut options = OpenOptions::new();
-            pointer.map(|pointer| options.pointer(pointer));
+            pointer.map(|pointer| options.sharding_at(pointer));
             let error = options.open(directory.path()).unwrap_err();
             assert_eq!(error.kind(), ErrorKind::InvalidSpec, "{key}");
         }

@@ -358,7 +358,7 @@ impl Opening {
                 options.spec(spec);
             }
             if let Some(pointer) = &self.sharding_at {
-                options.pointer(pointer);
+                options.sharding_at(pointer);
             }
             at_url.set(options)
         })
@@ -403,7 +403,7 @@ impl Opening {
             options.spec(sharding::read(argument)?);
         }
         if let Some(pointer) = &self.sharding_at {
-            options.pointer(pointer);
+            options.sharding_at(pointer);
         }
         let opened = match self.storage {
             Storage::Mmap => open_mapped(&options, path),

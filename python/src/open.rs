@@ -77,7 +77,7 @@ impl Options {
             Verify::Always => VerifyReads::Always,
         });
         if let Some(pointer) = &self.pointer {
-            options.pointer(pointer);
+            options.sharding_at(pointer);
         }
         if let Some(spec) = self.spec {
             options.spec(spec);

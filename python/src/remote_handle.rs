@@ -91,7 +91,7 @@ impl RemoteHandle {
         let mut options = RemoteOptions::new();
         options.root_name(name);
         if let Some(pointer) = pointer {
-            options.pointer(pointer);
+            options.sharding_at(pointer);
         }
         if let Some(spec) = spec {
             options.spec(spec::parse(spec)?);

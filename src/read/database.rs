@@ -113,7 +113,7 @@ impl ShardDb {
     /// - `NotFound` if the path is not a database
     /// - `Io`
     /// - `InvalidSpec` if `info` is not valid
-    /// - `InvalidInput` if `info` describes several data sets, and [`OpenOptions::pointer`] selects none of them
+    /// - `InvalidInput` if `info` describes several data sets, and [`OpenOptions::sharding_at`] selects none of them
     /// - `Corrupt` if the manifest is damaged or does not match `info` or the shard files, or a file of the generation is missing
     /// - `Unsupported` if a later version wrote the database
     /// - `TooLarge` if `info` or the manifest exceeds its size limit

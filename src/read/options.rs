@@ -12,7 +12,7 @@ pub const DEFAULT_MAX_MAPS: usize = 60_000;
 ///
 /// ```no_run
 /// # fn main() -> sharddb::Result<()> {
-/// let db = sharddb::OpenOptions::new().pointer("/scales/0").cache_bytes(256 << 20).open("volume")?;
+/// let db = sharddb::OpenOptions::new().sharding_at("/scales/0").cache_bytes(256 << 20).open("volume")?;
 /// # Ok(()) }
 /// ```
 #[derive(Clone, Debug)]
@@ -67,7 +67,7 @@ impl OpenOptions {
     /// Sets the JSON pointer (RFC 6901) to the object in `info` that has the member "sharding", such as `/scales/0`.
     /// Default: the one that the manifest of the generation states; without a manifest, the top-level object, or else the
     /// only nested object with that member. Opening fails with `InvalidInput` if the manifest states another nested one.
-    pub fn pointer(&mut self, pointer: &str) -> &mut OpenOptions {
+    pub fn sharding_at(&mut self, pointer: &str) -> &mut OpenOptions {
         self.pointer = Some(pointer.to_string());
         self
     }

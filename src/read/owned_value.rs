@@ -97,6 +97,13 @@ impl From<Vec<u8>> for OwnedValue {
     }
 }
 
+impl From<OwnedValue> for Vec<u8> {
+    /// Copies the bytes.
+    fn from(value: OwnedValue) -> Vec<u8> {
+        value.to_vec()
+    }
+}
+
 impl Deref for OwnedValue {
     type Target = [u8];
 

@@ -330,7 +330,8 @@ impl fmt::Debug for Snapshot {
     }
 }
 
-/// Statistics of an open database; see [`Snapshot::stats`].
+/// Statistics of one generation; see [`Snapshot::stats`]. [`ShardDb::stats`](crate::ShardDb::stats) also has those of its
+/// refreshes.
 ///
 /// ```no_run
 /// # fn main() -> sharddb::Result<()> {

@@ -117,7 +117,7 @@ impl WatchOptions {
     /// or to read it into memory. Default: none.
     ///
     /// If it returns an error or panics, the old generation stays current, and the error is the last one of
-    /// [`ShardDb::stats`]. It is called again for the same generation after 1, 2, 4 and up to 64 intervals, and at once
+    /// [`ShardDb::stats`]: one of ShardDb keeps its kind, any other is `Cancelled`. It is called again for the same generation after 1, 2, 4 and up to 64 intervals, and at once
     /// when `current` names another generation. With several databases, [`Snapshot::directory`] states which one it is.
     ///
     /// Lookups never wait for it. [`ShardDb::refresh`] waits, and swaps without calling it; called by the function
@@ -163,8 +163,12 @@ impl WatchOptions {
     fn accept(&self, new: &Snapshot) -> Result<()> {
         let Some(before_swap) = &self.before_swap else { return Ok(()) };
         before_swap(new).map_err(|error| {
-            let message = format!("the hook `before_swap` refused the generation: {error}");
-            Error::new(ErrorKind::Cancelled, message).at_path(new.directory())
+            let refused = "the hook `before_swap` refused the generation";
+            let error = match error.downcast::<Error>() {
+                Ok(error) => error.context(refused),
+                Err(error) => Error::new(ErrorKind::Cancelled, format!("{refused}: {error}")),
+            };
+            error.at_path(new.directory())
         })
     }
 }

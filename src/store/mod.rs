@@ -589,11 +589,11 @@ impl StoreWriter {
         }
     }
 
-    /// Removes old generations: all but the current one and the `keep` newest complete ones of the
-    /// [`history`](Store::history). Damaged ones count only if fewer than `keep` are intact. Complete generations that are
+    /// Removes old generations: all but the `keep` newest complete ones of the [`history`](Store::history), of which the
+    /// current one is the newest. Damaged ones count only if fewer than `keep` are intact. Complete generations that are
     /// no longer among its 1,000 entries count as earlier ones.
     ///
-    /// The current generation is the newest of the history, and is kept even if `keep` is 0. Generations that were
+    /// The current generation is kept even if `keep` is 0. Generations that were
     /// rolled back, or never became current, are not in the history and are removed, except those that were
     /// [`moved_in`](Store::moved_in). Incomplete generations do not
     /// count towards `keep`; they are removed if they are older than the current one.

@@ -340,7 +340,7 @@ fn neuroglancer_data_set() {
         for storage in Storage::ALL {
             let mut options = OpenOptions::new();
             if let Some(pointer) = pointer {
-                options.pointer(pointer);
+                options.sharding_at(pointer);
             }
             let path = data("neuroglancer").join(directory);
             let snapshot = storage.open(&options, &path).unwrap().snapshot();
@@ -363,7 +363,7 @@ fn several_specifications_are_listed_and_none_is_guessed() {
             assert!(error.to_string().contains(pointer), "{error}");
         }
         let mut options = OpenOptions::new();
-        let error = storage.open(options.pointer("/spatial/2"), &data("neuroglancer/ann")).unwrap_err();
+        let error = storage.open(options.sharding_at("/spatial/2"), &data("neuroglancer/ann")).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::InvalidInput);
         assert!(error.to_string().contains("/spatial/2"), "{error}");
     }

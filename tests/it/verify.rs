@@ -857,7 +857,7 @@ fn what_neuroglancer_draws_has_no_errors() {
     ];
     for (directory, pointer) in sets {
         let directory = data("neuroglancer").join(directory);
-        let snapshot = OpenOptions::new().pointer(pointer).load(&directory).unwrap().snapshot();
+        let snapshot = OpenOptions::new().sharding_at(pointer).load(&directory).unwrap().snapshot();
         let report = snapshot.verify_both(VerifyLevel::Data).unwrap();
         assert!(report.is_clean() && report.keys > 0, "{directory:?} {pointer}:\n{}", lines(&report));
     }

@@ -91,7 +91,7 @@ fn check(path: &Path) {
     for storage in Storage::ALL {
         for pointer in [None, Some(POINTER)] {
             let mut options = OpenOptions::new();
-            pointer.map(|pointer| options.pointer(pointer));
+            pointer.map(|pointer| options.sharding_at(pointer));
             let snapshot = storage.open(&options, path).unwrap().snapshot();
             assert_eq!((snapshot.key_count(), snapshot.sharding_at()), (Some(64), POINTER));
             assert_eq!(snapshot.shards_directory(), snapshot.directory().join("s0"));
@@ -167,7 +167,7 @@ fn the_minishard_table_is_at_the_top_and_used() {
 fn another_pointer_is_an_error_that_names_both() {
     let (scratch, _) = built();
     for pointer in ["/scales/0", "/scales/2", "/scales/01", "", "scales/1", "/x"] {
-        let error = OpenOptions::new().pointer(pointer).open(scratch.path().join("store")).unwrap_err();
+        let error = OpenOptions::new().sharding_at(pointer).open(scratch.path().join("store")).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::InvalidInput, "{pointer}: {error}");
         assert!(error.message().contains(&format!("/scales/1, found \"{pointer}\"")), "{error}");
     }
@@ -182,7 +182,7 @@ fn without_its_manifest_it_is_a_foreign_volume_with_checks() {
     fs::remove_file(copy.join("manifest.json")).unwrap();
     let error = ShardDb::open(&copy).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::InvalidInput, "two scales are sharded");
-    let db = OpenOptions::new().pointer(POINTER).open(&copy).unwrap();
+    let db = OpenOptions::new().sharding_at(POINTER).open(&copy).unwrap();
     let found: Pairs = db
         .snapshot()
         .iter()
@@ -195,7 +195,7 @@ fn without_its_manifest_it_is_a_foreign_volume_with_checks() {
     assert!(report.findings().iter().any(|finding| finding.kind() == FindingKind::NoManifest));
     // in a store, a generation without its manifest does not open
     fs::remove_file(generation.join("manifest.json")).unwrap();
-    let error = OpenOptions::new().pointer(POINTER).open(scratch.path().join("store")).unwrap_err();
+    let error = OpenOptions::new().sharding_at(POINTER).open(scratch.path().join("store")).unwrap_err();
     assert!(error.path().unwrap().ends_with("manifest.json"), "{error}");
 }
 
@@ -369,7 +369,7 @@ fn a_salvaged_volume_is_a_volume() {
         damage(&damaged);
         let mut options = OpenOptions::new();
         if number == 2 {
-            options.pointer(POINTER);
+            options.sharding_at(POINTER);
         }
         let salvage = Salvage::open_with(&damaged, &options).unwrap();
         assert_eq!(salvage.keeps_info(), number != 1);

@@ -138,7 +138,12 @@ fn refusing(
 #[test]
 fn what_the_hook_refuses_is_not_served_and_tried_again() {
     let panics: fn() -> Result<(), Box<dyn std::error::Error + Send + Sync>> = || panic!("planted");
-    for (fail, text) in [((|| Err("too few keys".into())) as fn() -> _, "too few keys"), (panics, "planted")] {
+    let of_ours = || Err(sharddb::Error::corrupt("no such sample").into());
+    for (fail, kind, text) in [
+        ((|| Err("too few keys".into())) as fn() -> _, ErrorKind::Cancelled, "too few keys"),
+        (of_ours, ErrorKind::Corrupt, "no such sample"),
+        (panics, ErrorKind::Internal, "planted"),
+    ] {
         let store = TempDir::new();
         store_of(store.path(), 1);
         let (db, allowed) = (mapped(store.path()), Arc::new(AtomicU64::new(0)));
@@ -148,7 +153,8 @@ fn what_the_hook_refuses_is_not_served_and_tried_again() {
         until(|| db.stats().failures >= 3);
         assert_eq!(db.snapshot().generation(), Some(id(1)));
         generation::check(&db.snapshot(), 1);
-        assert!(last_error(&db).contains(text), "{}", last_error(&db));
+        let last = db.stats().last_error.unwrap().error;
+        assert!(last.kind() == kind && last.to_string().contains(text), "{last:?}");
         assert!(old.locate(0).unwrap().unwrap().path.starts_with(directory_of(store.path(), 1)));
         allowed.store(1, Ordering::SeqCst);
         watch.check_now();

@@ -184,7 +184,7 @@ impl Args {
             options.spec(sharding::read(argument)?);
         }
         if let Some(pointer) = &self.sharding_at {
-            options.pointer(pointer);
+            options.sharding_at(pointer);
         }
         Ok(options)
     }

@@ -20,7 +20,8 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 /// can do about it, if anything. Each part has its own accessor.
 ///
 /// ```
-/// use sharddb_format::{ErrorKind, ShardingSpec};
+/// # mod sharddb { pub use sharddb_format::*; pub use sharddb_format as spec; pub use sharddb_format as volume; }
+/// use sharddb::{ErrorKind, ShardingSpec};
 ///
 /// let error = ShardingSpec::from_json(r#"{"@type": "neuroglancer_uint64_sharded_v2"}"#).unwrap_err();
 /// assert_eq!(error.kind(), ErrorKind::InvalidSpec);
@@ -43,7 +44,8 @@ struct Inner {
 /// The place inside a shard that an [`Error`] refers to. Unknown parts are `None`.
 ///
 /// ```
-/// let error = sharddb_format::ShardingSpec::from_json("{}").unwrap_err();
+/// # mod sharddb { pub use sharddb_format::*; pub use sharddb_format as spec; pub use sharddb_format as volume; }
+/// let error = sharddb::ShardingSpec::from_json("{}").unwrap_err();
 /// assert_eq!(error.location().shard, None); // a specification is not in a shard
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -63,7 +65,8 @@ pub struct ErrorLocation {
 pub enum ErrorKind {
     /// A system call failed: no permission, no space, or a missing file, for example. See [`Error::io_kind`].
     Io,
-    /// The path is not a database: it does not exist, is something else, or is a store without a published generation.
+    /// What was asked for is not there: the path is not a database, or a store without a published generation; a generation of
+    /// that number; a key that an update shall delete strictly.
     NotFound,
     /// A file breaks a rule of the format, or a checksum does not match.
     Corrupt,
@@ -127,7 +130,8 @@ impl Error {
     /// Creates an error, for implementations of the traits of ShardDb.
     ///
     /// ```
-    /// use sharddb_format::{Error, ErrorKind};
+    /// # mod sharddb { pub use sharddb_format::*; pub use sharddb_format as spec; pub use sharddb_format as volume; }
+    /// use sharddb::{Error, ErrorKind};
     ///
     /// let error = Error::new(ErrorKind::Io, "the queue of requests is full");
     /// assert_eq!(error.to_string(), "the queue of requests is full");
@@ -161,7 +165,8 @@ impl Error {
     /// Returns the kind of the I/O error that is the cause, if there is one.
     ///
     /// ```
-    /// let error = sharddb_format::ShardingSpec::from_json("{}").unwrap_err();
+    /// # mod sharddb { pub use sharddb_format::*; pub use sharddb_format as spec; pub use sharddb_format as volume; }
+    /// let error = sharddb::ShardingSpec::from_json("{}").unwrap_err();
     /// assert_eq!(error.io_kind(), None); // no call has failed
     /// ```
     pub fn io_kind(&self) -> Option<io::ErrorKind> {
@@ -171,7 +176,8 @@ impl Error {
     /// Returns the error number of the kernel (`errno`) of the I/O error that is the cause, if there is one.
     ///
     /// ```
-    /// let error = sharddb_format::ShardingSpec::from_json("{}").unwrap_err();
+    /// # mod sharddb { pub use sharddb_format::*; pub use sharddb_format as spec; pub use sharddb_format as volume; }
+    /// let error = sharddb::ShardingSpec::from_json("{}").unwrap_err();
     /// assert_eq!(error.raw_os_error(), None); // no call has failed
     /// ```
     pub fn raw_os_error(&self) -> Option<i32> {

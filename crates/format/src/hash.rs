@@ -3,7 +3,8 @@
 /// The hash function of a sharding specification ("hash"). The format has these two: the list is closed.
 ///
 /// ```
-/// use sharddb_format::HashFunction;
+/// # mod sharddb { pub use sharddb_format::*; pub use sharddb_format as spec; pub use sharddb_format as volume; }
+/// use sharddb::spec::HashFunction;
 ///
 /// assert_eq!(HashFunction::MurmurHash3X86_128.as_str(), "murmurhash3_x86_128");
 /// ```
@@ -29,7 +30,8 @@ impl HashFunction {
     /// The 64-bit MurmurHash3 result is not injective: two keys may have the same hash.
     ///
     /// ```
-    /// use sharddb_format::HashFunction;
+    /// # mod sharddb { pub use sharddb_format::*; pub use sharddb_format as spec; pub use sharddb_format as volume; }
+    /// use sharddb::spec::HashFunction;
     ///
     /// assert_eq!(HashFunction::Identity.hash(7), 7);
     /// assert_eq!(HashFunction::MurmurHash3X86_128.hash(0), 0x4772b084e028ae41);

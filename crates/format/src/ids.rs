@@ -7,13 +7,14 @@ use std::fmt;
 /// Displayed in hex, as in file names.
 ///
 /// ```
-/// use sharddb_format::{HashFunction, ShardingSpec};
+/// # mod sharddb { pub use sharddb_format::*; pub use sharddb_format as spec; pub use sharddb_format as volume; }
+/// use sharddb::spec::{HashFunction, ShardingSpec};
 ///
 /// let spec = ShardingSpec::new(HashFunction::Identity, 0, 2, 6)?; // 64 shards
 /// let shard = spec.shard(0x2a).unwrap();
 /// assert_eq!((shard.get(), shard.to_string()), (42, "2a".to_string()));
 /// assert_eq!(spec.shard(64), None);
-/// # Ok::<(), sharddb_format::Error>(())
+/// # Ok::<(), sharddb::Error>(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ShardNumber(pub(crate) u64);
@@ -38,12 +39,13 @@ impl fmt::Display for ShardNumber {
 /// Displayed in decimal.
 ///
 /// ```
-/// use sharddb_format::{HashFunction, ShardingSpec};
+/// # mod sharddb { pub use sharddb_format::*; pub use sharddb_format as spec; pub use sharddb_format as volume; }
+/// use sharddb::spec::{HashFunction, ShardingSpec};
 ///
 /// let spec = ShardingSpec::new(HashFunction::Identity, 0, 2, 6)?; // 4 minishards per shard
 /// assert_eq!(spec.minishard(3).unwrap().get(), 3);
 /// assert_eq!(spec.minishard(4), None);
-/// # Ok::<(), sharddb_format::Error>(())
+/// # Ok::<(), sharddb::Error>(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct MinishardNumber(pub(crate) u64);
@@ -77,12 +79,13 @@ pub const fn minishard_number(number: u64) -> MinishardNumber {
 /// The shard and the minishard that a key hashes to.
 ///
 /// ```
-/// use sharddb_format::{HashFunction, ShardingSpec};
+/// # mod sharddb { pub use sharddb_format::*; pub use sharddb_format as spec; pub use sharddb_format as volume; }
+/// use sharddb::spec::{HashFunction, ShardingSpec};
 ///
 /// let spec = ShardingSpec::new(HashFunction::Identity, 0, 2, 3)?; // 4 minishards in each of 8 shards
 /// let location = spec.route(0b001_10);
 /// assert_eq!((location.shard.get(), location.minishard.get()), (1, 2));
-/// # Ok::<(), sharddb_format::Error>(())
+/// # Ok::<(), sharddb::Error>(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Location {

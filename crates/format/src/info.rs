@@ -41,14 +41,15 @@ impl ShardingSpec {
     /// Returns the specification in the text of an `info`: the one at the top level, else the only nested one.
     ///
     /// ```
-    /// use sharddb_format::ShardingSpec;
+    /// # mod sharddb { pub use sharddb_format::*; pub use sharddb_format as spec; pub use sharddb_format as volume; }
+    /// use sharddb::ShardingSpec;
     ///
     /// let spec = ShardingSpec::from_info(
     ///     r#"{"@type": "neuroglancer_skeletons", "sharding": {"@type": "neuroglancer_uint64_sharded_v1", "hash": "identity",
     ///        "preshift_bits": 0, "minishard_bits": 3, "shard_bits": 5}}"#,
     /// )?;
     /// assert_eq!((spec.minishard_bits(), spec.shard_bits()), (3, 5));
-    /// # Ok::<(), sharddb_format::Error>(())
+    /// # Ok::<(), sharddb::Error>(())
     /// ```
     ///
     /// # Errors

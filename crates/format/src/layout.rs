@@ -13,13 +13,14 @@ pub const MINISHARD_ALIGNMENT: u64 = 8;
 /// The default is the layout of foreign data: no checks, no preambles, no alignment.
 ///
 /// ```
-/// use sharddb_format::{Layout, ValueAlignment};
+/// # mod sharddb { pub use sharddb_format::*; pub use sharddb_format as spec; pub use sharddb_format as volume; }
+/// use sharddb::spec::{Layout, ValueAlignment};
 ///
 /// let mut layout = Layout::default();
 /// assert!(!layout.checks);
 /// layout.value_alignment = ValueAlignment::new(64)?;
 /// assert_eq!(layout.value_alignment.get(), 64);
-/// # Ok::<(), sharddb_format::Error>(())
+/// # Ok::<(), sharddb::Error>(())
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
@@ -42,10 +43,11 @@ impl Layout {
 /// The alignment of the file offsets of values.
 ///
 /// ```
-/// use sharddb_format::ValueAlignment;
+/// # mod sharddb { pub use sharddb_format::*; pub use sharddb_format as spec; pub use sharddb_format as volume; }
+/// use sharddb::ValueAlignment;
 ///
 /// assert_eq!(ValueAlignment::new(4096)?, ValueAlignment::Page);
-/// # Ok::<(), sharddb_format::Error>(())
+/// # Ok::<(), sharddb::Error>(())
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]

@@ -16,8 +16,9 @@
 /// `None` if the position is not in the grid, or if the codes of the grid need more than 64 bits.
 ///
 /// ```
-/// assert_eq!(sharddb_format::morton::encode(&[4, 4, 5], &[2, 3, 4]), Some(90));
-/// assert_eq!(sharddb_format::morton::encode(&[4, 4, 5], &[2, 3, 5]), None);
+/// # mod sharddb { pub use sharddb_format::*; pub use sharddb_format as spec; pub use sharddb_format as volume; }
+/// assert_eq!(sharddb::morton::encode(&[4, 4, 5], &[2, 3, 4]), Some(90));
+/// assert_eq!(sharddb::morton::encode(&[4, 4, 5], &[2, 3, 5]), None);
 /// ```
 pub fn encode(grid: &[u64], position: &[u64]) -> Option<u64> {
     let fits = grid.len() == position.len() && grid.iter().zip(position).all(|(cells, at)| at < cells);
@@ -38,8 +39,9 @@ pub fn encode(grid: &[u64], position: &[u64]) -> Option<u64> {
 /// `None` if no cell of the grid has this code, or if the codes of the grid need more than 64 bits.
 ///
 /// ```
-/// assert_eq!(sharddb_format::morton::decode(&[4, 4, 5], 90), Some(vec![2, 3, 4]));
-/// assert_eq!(sharddb_format::morton::decode(&[4, 4, 5], 127), None);
+/// # mod sharddb { pub use sharddb_format::*; pub use sharddb_format as spec; pub use sharddb_format as volume; }
+/// assert_eq!(sharddb::morton::decode(&[4, 4, 5], 90), Some(vec![2, 3, 4]));
+/// assert_eq!(sharddb::morton::decode(&[4, 4, 5], 127), None);
 /// ```
 pub fn decode(grid: &[u64], code: u64) -> Option<Vec<u64>> {
     if code_bits(grid)? > u64::BITS {
@@ -61,7 +63,8 @@ pub fn decode(grid: &[u64], code: u64) -> Option<Vec<u64>> {
 /// [`encode`] and [`decode`] return `None` for a grid that needs more than 64 bits.
 ///
 /// ```
-/// assert_eq!(sharddb_format::morton::code_bits(&[4, 4, 5]), Some(7));
+/// # mod sharddb { pub use sharddb_format::*; pub use sharddb_format as spec; pub use sharddb_format as volume; }
+/// assert_eq!(sharddb::morton::code_bits(&[4, 4, 5]), Some(7));
 /// ```
 pub fn code_bits(grid: &[u64]) -> Option<u32> {
     grid.iter().try_fold(0u32, |bits, &cells| bits.checked_add(coordinate_bits(cells)?))

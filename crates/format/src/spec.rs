@@ -22,7 +22,8 @@ const MAX_MINISHARD_BITS: u8 = 32;
 /// The encoding of values or of minishard indexes. The format has these two: the list is closed.
 ///
 /// ```
-/// use sharddb_format::Encoding;
+/// # mod sharddb { pub use sharddb_format::*; pub use sharddb_format as spec; pub use sharddb_format as volume; }
+/// use sharddb::spec::Encoding;
 ///
 /// assert_eq!(Encoding::default(), Encoding::Raw);
 /// assert_eq!(Encoding::Gzip.as_str(), "gzip");
@@ -51,13 +52,14 @@ impl Encoding {
 /// Every value is valid: `preshift_bits <= 64`, `minishard_bits <= 32`, `minishard_bits + shard_bits <= 64`.
 ///
 /// ```
-/// use sharddb_format::{HashFunction, ShardingSpec};
+/// # mod sharddb { pub use sharddb_format::*; pub use sharddb_format as spec; pub use sharddb_format as volume; }
+/// use sharddb::spec::{HashFunction, ShardingSpec};
 ///
 /// let spec = ShardingSpec::new(HashFunction::MurmurHash3X86_128, 6, 8, 10)?;
 /// let location = spec.route(10001);
 /// assert_eq!((location.shard.get(), location.minishard.get()), (0x27c, 196));
 /// assert_eq!(spec.shard_file_name(location.shard), "27c.shard");
-/// # Ok::<(), sharddb_format::Error>(())
+/// # Ok::<(), sharddb::Error>(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ShardingSpec {

@@ -3,6 +3,7 @@
 //!
 //! Only [`DiskCache`], `Bucket`, `RemoteDb` and `BlockingDb` do I/O.
 //!
+#![cfg_attr(feature = "bucket", doc = include_str!("example.md"))]
 //! # Features
 //!
 //! - `object_store`: `RemoteDb` and `BlockingDb`, lookups over a store of the crate `object_store`.

@@ -77,8 +77,8 @@ impl RemoteOptions {
     }
 
     /// Sets the JSON pointer (RFC 6901) to the object in `info` that has the member "sharding", such as `/scales/0`.
-    /// Default: like `OpenOptions::pointer` of the crate `sharddb`.
-    pub fn pointer(&mut self, pointer: impl Into<String>) -> &mut RemoteOptions {
+    /// Default: like `OpenOptions::sharding_at` of the crate `sharddb`.
+    pub fn sharding_at(&mut self, pointer: impl Into<String>) -> &mut RemoteOptions {
         self.pointer = Some(pointer.into());
         self
     }

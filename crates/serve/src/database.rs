@@ -311,7 +311,7 @@ fn open_sharded(found: &Found, path: &Path, max_value_bytes: u64) -> Result<Shar
     let mut options = OpenOptions::new();
     options.check_shards(false).max_value_bytes(max_value_bytes);
     if let Some(pointer) = &found.pointer {
-        options.pointer(pointer);
+        options.sharding_at(pointer);
     }
     Ok(options.open(path)?)
 }

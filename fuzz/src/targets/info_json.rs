@@ -26,7 +26,7 @@ pub fn run(input: &[u8]) {
     if let Ok(pointer) = std::str::from_utf8(pointer)
         && !pointer.is_empty()
     {
-        options.pointer(pointer);
+        options.sharding_at(pointer);
     }
     let Ok(db) = options.open(directory) else { return };
     let snapshot = db.snapshot();

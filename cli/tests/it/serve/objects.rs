@@ -14,7 +14,7 @@ use crate::common::{data, sharddb};
 
 /// All pairs of a data set below the one that Neuroglancer draws.
 fn pairs(path: &str, pointer: &str) -> Vec<(u64, Vec<u8>)> {
-    let db = sharddb::OpenOptions::new().pointer(pointer).open(format!("{}/{path}", neuroglancer())).unwrap();
+    let db = sharddb::OpenOptions::new().sharding_at(pointer).open(format!("{}/{path}", neuroglancer())).unwrap();
     db.snapshot().iter().map(|entry| entry.map(|it| (it.key(), it.value().unwrap().to_vec())).unwrap()).collect()
 }
 

@@ -138,7 +138,7 @@ impl Bucket {
     /// # Errors
     ///
     /// `Locked` if another publisher replaced `current` meanwhile, or another process pushes the same generation;
-    /// `Unsupported` for a store without conditional writes, before anything is uploaded; `InvalidInput` for a foreign
+    /// `Unsupported` for a store without conditional writes, as `LocalFileSystem`, before anything is uploaded; `InvalidInput` for a foreign
     /// directory, here or in the bucket; `NotFound` if the local store has no current generation; `Empty` if it has no keys and the
     /// generation in the bucket has some or cannot be read, unless that is [allowed](PushOptions::allow_empty); `Corrupt` for a damaged
     /// local file, or a damaged `current` in the bucket; `GenerationGone` if `gc` removed the unfinished upload;

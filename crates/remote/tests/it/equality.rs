@@ -107,12 +107,12 @@ fn a_scale_of_a_volume() {
     let info = r#"{"scales": [{"key": "4_4_4"}, {"key": "8_8_8/x", "resolution": [8, 8, 8]}]}"#;
     let store = build(options().profile(Profile::Local).info(info).sharding_at("/scales/1"), 3000, 100);
     compare_store(store.path(), &RemoteOptions::new(), "volume");
-    compare_store(store.path(), RemoteOptions::new().pointer("/scales/1"), "volume by pointer");
+    compare_store(store.path(), RemoteOptions::new().sharding_at("/scales/1"), "volume by pointer");
     let bucket = Bucket::of(store.path());
     let reader = bucket.open();
     let location = bucket.run(reader.locate(0)).unwrap().unwrap();
     assert!(location.object.starts_with("gen-0000000001/8_8_8/x/"), "{location:?}");
-    let error = bucket.run(RemoteOptions::new().pointer("/scales/0").open()).unwrap_err();
+    let error = bucket.run(RemoteOptions::new().sharding_at("/scales/0").open()).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::InvalidInput);
 }
 
