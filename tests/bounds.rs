@@ -231,6 +231,20 @@ fn verify_keeps_no_byte_ranges_that_follow_each_other() {
     }
 }
 
+/// The value of key 0 is 100 bytes; key 1 has an empty value in its middle, and key 3 ten bytes from there on.
+#[test]
+fn an_overlap_is_found_behind_an_empty_value() {
+    let foreign = data_set(r#""minishard_bits": 1, "shard_bits": 0"#);
+    let (first, second) = (words(&[0, 0, 100]), words(&[1, 2, 50, 0, 0, 10]));
+    let shard = [words(&[100, 124, 124, 172]), vec![7; 100], first, second].concat();
+    fs::write(foreign.path().join("0.shard"), shard).unwrap();
+    for storage in Storage::ALL {
+        let report = snapshot(foreign.path(), storage).verify(VerifyLevel::Data).unwrap();
+        let found: Vec<_> = report.findings().iter().map(|found| (found.kind(), found.error().key())).collect();
+        assert_eq!(found, [(FindingKind::Overlap, Some(3))], "{storage:?}: {:?}", report.findings());
+    }
+}
+
 #[test]
 fn an_info_or_a_manifest_of_a_gigabyte_is_not_read() {
     let store = TempDir::new();

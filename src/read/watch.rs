@@ -117,8 +117,9 @@ impl WatchOptions {
     /// or to read it into memory. Default: none.
     ///
     /// If it returns an error or panics, the old generation stays current, and the error is the last one of
-    /// [`ShardDb::stats`]: one of ShardDb keeps its kind, any other is `Cancelled`. It is called again for the same generation after 1, 2, 4 and up to 64 intervals, and at once
-    /// when `current` names another generation. With several databases, [`Snapshot::directory`] states which one it is.
+    /// [`ShardDb::stats`]. An error of ShardDb keeps its kind; any other is `Cancelled`. The function is called again for the
+    /// same generation after 1, 2, 4 and up to 64 intervals, and at once when `current` names another generation. With several
+    /// databases, [`Snapshot::directory`] states which one it is.
     ///
     /// Lookups never wait for it. [`ShardDb::refresh`] waits, and swaps without calling it; called by the function
     /// itself for the same database, it is an error of kind `InvalidInput`.

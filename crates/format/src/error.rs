@@ -65,8 +65,8 @@ pub struct ErrorLocation {
 pub enum ErrorKind {
     /// A system call failed: no permission, no space, or a missing file, for example. See [`Error::io_kind`].
     Io,
-    /// What was asked for is not there: the path is not a database, or a store without a published generation; a generation of
-    /// that number; a key that an update shall delete strictly.
+    /// There is no such database, generation or key: the path is something else, or a store without a published generation; no
+    /// generation has the number; an update that is strict deletes an absent key.
     NotFound,
     /// A file breaks a rule of the format, or a checksum does not match.
     Corrupt,

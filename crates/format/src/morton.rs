@@ -17,8 +17,8 @@
 ///
 /// ```
 /// # mod sharddb { pub use sharddb_format::*; pub use sharddb_format as spec; pub use sharddb_format as volume; }
-/// assert_eq!(sharddb::morton::encode(&[4, 4, 5], &[2, 3, 4]), Some(90));
-/// assert_eq!(sharddb::morton::encode(&[4, 4, 5], &[2, 3, 5]), None);
+/// assert_eq!(sharddb::volume::morton::encode(&[4, 4, 5], &[2, 3, 4]), Some(90));
+/// assert_eq!(sharddb::volume::morton::encode(&[4, 4, 5], &[2, 3, 5]), None);
 /// ```
 pub fn encode(grid: &[u64], position: &[u64]) -> Option<u64> {
     let fits = grid.len() == position.len() && grid.iter().zip(position).all(|(cells, at)| at < cells);
@@ -40,8 +40,8 @@ pub fn encode(grid: &[u64], position: &[u64]) -> Option<u64> {
 ///
 /// ```
 /// # mod sharddb { pub use sharddb_format::*; pub use sharddb_format as spec; pub use sharddb_format as volume; }
-/// assert_eq!(sharddb::morton::decode(&[4, 4, 5], 90), Some(vec![2, 3, 4]));
-/// assert_eq!(sharddb::morton::decode(&[4, 4, 5], 127), None);
+/// assert_eq!(sharddb::volume::morton::decode(&[4, 4, 5], 90), Some(vec![2, 3, 4]));
+/// assert_eq!(sharddb::volume::morton::decode(&[4, 4, 5], 127), None);
 /// ```
 pub fn decode(grid: &[u64], code: u64) -> Option<Vec<u64>> {
     if code_bits(grid)? > u64::BITS {
@@ -64,7 +64,7 @@ pub fn decode(grid: &[u64], code: u64) -> Option<Vec<u64>> {
 ///
 /// ```
 /// # mod sharddb { pub use sharddb_format::*; pub use sharddb_format as spec; pub use sharddb_format as volume; }
-/// assert_eq!(sharddb::morton::code_bits(&[4, 4, 5]), Some(7));
+/// assert_eq!(sharddb::volume::morton::code_bits(&[4, 4, 5]), Some(7));
 /// ```
 pub fn code_bits(grid: &[u64]) -> Option<u32> {
     grid.iter().try_fold(0u32, |bits, &cells| bits.checked_add(coordinate_bits(cells)?))
