@@ -4,8 +4,9 @@
 #
 # usage: scripts/python.sh [--installs]
 #
-# --installs builds the wheel that is released, and also installs in clean environments: it without Rust, and the sources as the
-# README says. Otherwise the wheel is a development build, which takes a third of the time.
+# --installs builds a release wheel, runs the tests of the command with that of the package, and installs in clean environments: the
+# wheel without Rust, the sources as the README says, and the source distribution. Otherwise the wheel is a development build,
+# which takes a third of the time.
 #
 # SHARDDB_PYTHON_VENV   the Python environment for the tests; created if missing (default: below target/)
 #
@@ -123,11 +124,21 @@ export_path() { # PATH COMMAND..
     )
 }
 
-# As the README says.
-clean_sources() {
-    python3 -m venv "$work/sources" &&
-        limited "$work/sources/bin/python" -m pip install --quiet ./python &&
+clean_sources() { # SOURCES
+    python3 -m venv --clear "$work/sources" &&
+        limited "$work/sources/bin/python" -m pip install --quiet "$1" &&
         (cd "$(mktemp -d "$work/empty.XXXX")" && limited "$work/sources/bin/python" -m doctest "$root/python/README.md")
+}
+
+# Elsewhere, since the distribution is to hold all that it needs.
+clean_distribution() {
+    "$venv/bin/maturin" sdist --quiet --manifest-path python/Cargo.toml --out "$work/distribution" &&
+        clean_sources "$work"/distribution/*.tar.gz
+}
+
+# Signals, pipes, exit codes and messages are those of the binary.
+command_of_the_package() {
+    CARGO_TARGET_DIR=$target SHARDDB=$venv/bin/sharddb limited cargo nextest run --package sharddb-cli --all-features --test it
 }
 
 check environment environment
@@ -139,7 +150,9 @@ check pyright pyright
 check stubs stubs
 if [ "$profile" = release ]; then
     check 'the wheel without Rust' clean_wheel
-    check 'the sources' clean_sources
+    check 'the sources' clean_sources ./python
+    check 'the source distribution' clean_distribution
+    check 'the command' command_of_the_package
 fi
 printf '\n%d passed, %d failed\n' "$passed" "$failed"
 [ "$failed" = 0 ]

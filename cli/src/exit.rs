@@ -1,7 +1,5 @@
 //! The exit codes, one for each outcome that a script may want to distinguish.
 
-use std::process::ExitCode;
-
 /// The exit code of the command. The codes are a contract with the tools that call it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
@@ -33,11 +31,5 @@ impl Exit {
     /// The code as the process returns it.
     pub(crate) fn code(self) -> u8 {
         self as u8
-    }
-}
-
-impl From<Exit> for ExitCode {
-    fn from(exit: Exit) -> ExitCode {
-        ExitCode::from(exit.code())
     }
 }

@@ -1,5 +1,7 @@
 //! Tips for subcommands and arguments that users of other tools expect.
 
+use std::ffi::OsString;
+
 use clap::builder::StyledStr;
 use clap::error::{ContextKind, ContextValue, Error, ErrorKind};
 
@@ -21,11 +23,11 @@ const EXPECTED: [(&str, &str); 13] = [
 ];
 
 /// Adds a tip for an unknown subcommand or a wrong argument, in place of those that only look alike.
-pub(crate) fn add(error: &mut Error) {
+pub(crate) fn add(error: &mut Error, arguments: &[OsString]) {
     let tip = match error.kind() {
         ErrorKind::InvalidSubcommand => of_subcommand(error),
         ErrorKind::UnknownArgument => of_argument(error),
-        ErrorKind::MissingRequiredArgument => of_missing(error),
+        ErrorKind::MissingRequiredArgument => of_missing(error, arguments),
         _ => None,
     };
     if error.kind() == ErrorKind::UnknownArgument {
@@ -57,11 +59,11 @@ fn of_argument(error: &Error) -> Option<String> {
 }
 
 /// The tip for `build --input FILE.. STORE`, where the option takes the store, too.
-fn of_missing(error: &Error) -> Option<String> {
+fn of_missing(error: &Error, arguments: &[OsString]) -> Option<String> {
     let ContextValue::Strings(missing) = error.get(ContextKind::InvalidArg)? else { return None };
     let has_inputs = matches!(verb(error)?.as_str(), "build" | "update" | "spill" | "bench" | "plan");
     let takes_the_store =
-        has_inputs && missing.iter().any(|name| name == "<STORE>") && std::env::args_os().any(|it| it == "--input");
+        has_inputs && missing.iter().any(|name| name == "<STORE>") && arguments.iter().any(|it| it == "--input");
     takes_the_store.then(|| "--input takes all paths that follow it: give the store first".to_string())
 }
 

@@ -11,6 +11,7 @@ mod bucket;
 #[expect(unsafe_code, reason = "the buffer protocol, and the promise of a map; the only file with unsafe code")]
 mod buffer;
 mod bytes_like;
+mod command;
 mod database;
 mod diff;
 mod errors;
@@ -69,6 +70,7 @@ fn _sharddb(module: &Bound<'_, PyModule>) -> PyResult<()> {
     arrow_output::register(module)?;
     batch::register(module)?;
     bucket::register(module)?;
+    command::register(module)?;
     iter::register(module)?;
     report::register(module)?;
     pickle::register(module)?;

@@ -3,9 +3,10 @@
 
 use std::fs;
 use std::io::Write;
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 
 use crate::common::{Place, SHARDING, Start, command, generations, sharddb, sharddb_with_input};
+use crate::limits::limited;
 #[cfg(unix)]
 use crate::process::{stop, unless_stalled, until_run};
 use serde_json::json;
@@ -199,9 +200,7 @@ fn what_is_closed_is_as_empty() {
     let place = Place::new();
     let (store, input) = (place.text("store"), place.write("in.ndjson", PAIRS));
     sharddb(["build", &store, "--input", &input]).expect(0);
-    let script = "exec \"$@\" <&-";
-    let args = ["-c", script, "sh", env!("CARGO_BIN_EXE_sharddb"), "build", &store, "--input", "-", "--format", "bin"];
-    let run = Command::new("sh").args(args).stdout(Stdio::piped()).stderr(Stdio::piped()).run();
+    let run = limited("exec <&-", &["build", &store, "--input", "-", "--format", "bin"]).run();
     assert!(matches!(run.code, Some(3 | 4)), "{run:?}");
     assert_eq!(generations(&store), "gen-0000000001  current\n");
 }

@@ -1,6 +1,6 @@
 //! Runs the built command, as a shell would.
 
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -37,8 +37,13 @@ impl Run {
     }
 }
 
+/// The command under test: the program that `SHARDDB` names, such as that of the Python package, or the one that cargo built.
+pub(crate) fn program() -> OsString {
+    std::env::var_os("SHARDDB").unwrap_or_else(|| env!("CARGO_BIN_EXE_sharddb").into())
+}
+
 pub(crate) fn command<S: AsRef<OsStr>>(args: impl IntoIterator<Item = S>) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_sharddb"));
+    let mut command = Command::new(program());
     command.args(args).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     command
 }

@@ -4,12 +4,12 @@ use std::fs;
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Command, Stdio};
 
-use crate::common::{Place, Start, foreign, sharddb};
+use crate::common::{Place, Start, foreign, program, sharddb};
 
 /// The command, run by a shell that first sets a limit; exits with 99 if the limit cannot be set.
 pub(crate) fn limited(limit: &str, args: &[&str]) -> Command {
     let mut command = Command::new("bash");
-    command.args(["-c", &format!("{limit} || exit 99; exec \"$@\""), "bash", env!("CARGO_BIN_EXE_sharddb")]);
+    command.args(["-c", &format!("{limit} || exit 99; exec \"$@\""), "bash"]).arg(program());
     command.args(args).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     command
 }

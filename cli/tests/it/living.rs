@@ -4,11 +4,13 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::io::{Read, Write};
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 #[cfg(unix)]
 use std::{thread, time::Duration};
 
-use crate::common::{Place, Run, Start, command, data, foreign, generations, sharddb, sharddb_with_input};
+use crate::common::{Place, Start, command, data, foreign, generations, sharddb, sharddb_with_input};
+#[cfg(target_os = "linux")]
+use crate::limits::limited;
 #[cfg(unix)]
 use crate::process::{kill, stop, unless_stalled, until_run};
 
@@ -441,11 +443,6 @@ fn a_failed_write_leaves_the_store_as_it_was() {
     let place = Place::new();
     let store = build(&place, "store", &Map::from([(7, vec![b'x'; 100_000])]));
     let before = place.files("store");
-    let limited = |args: &[&str]| -> Run {
-        let mut command = Command::new("bash");
-        command.args(["-c", "ulimit -f 4 || exit 99; exec \"$@\"", "bash", env!("CARGO_BIN_EXE_sharddb")]);
-        command.args(args).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).run()
-    };
     let (input, out) = (place.write("new/7", vec![b'y'; 90_000]), place.text("out"));
     let input = input.strip_suffix("/7").unwrap();
     for args in [
@@ -454,7 +451,7 @@ fn a_failed_write_leaves_the_store_as_it_was() {
         &["reshard", &store, &store, "--data-encoding", "raw"],
         &["copy", &store, &out, "--key", "7"],
     ] {
-        limited(args).expect_error(4, &["File too large"]);
+        limited("ulimit -f 4", args).run().expect_error(4, &["File too large"]);
         assert!(place.files("store") == before && !place.path("out").exists(), "{args:?}");
     }
 }

@@ -1,10 +1,10 @@
 //! STORE is a store or a place for a new one: no subcommand creates files in a foreign directory or leaves any behind.
 
-use std::fs;
 #[cfg(unix)]
-use std::process::{Command, Stdio};
-
 use crate::common::{Place, Start, data, foreign, sharddb};
+#[cfg(unix)]
+use crate::limits::limited;
+use std::fs;
 
 fn content(path: &str) -> Vec<u8> {
     fs::read(data(path)).unwrap()
@@ -107,10 +107,7 @@ fn a_salvage_that_failed_is_repeated() {
     let input = place.write("in/7", vec![b'x'; 100_000]);
     let (whole, out) = (place.text("whole"), place.text("out"));
     sharddb(["build", &whole, "--input", input.strip_suffix("/7").unwrap()]).expect(0);
-    let script = "ulimit -f 4 || exit 99; exec \"$@\"";
-    let args = ["-c", script, "bash", env!("CARGO_BIN_EXE_sharddb"), "salvage", &whole, &out];
-    let run = Command::new("bash").args(args).stdout(Stdio::piped()).stderr(Stdio::piped()).run();
-    run.expect_error(4, &["0.shard"]);
+    limited("ulimit -f 4", &["salvage", &whole, &out]).run().expect_error(4, &["0.shard"]);
     assert!(!place.path("out").exists());
     sharddb(["salvage", &whole, &out]).expect(0);
     assert_eq!(sharddb(["get", &out, "7"]).expect(0).stdout.len(), 100_000);
