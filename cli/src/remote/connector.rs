@@ -78,7 +78,26 @@ fn client(options: &ClientOptions, patience: Duration) -> Result<reqwest::Client
     if let Some(proxy) = options.get_config_value(&ClientConfigKey::ProxyUrl) {
         builder = builder.proxy(reqwest::Proxy::all(proxy)?);
     }
+    #[cfg(all(unix, not(target_vendor = "apple")))]
+    if let Some(roots) = own_roots()? {
+        builder = builder.tls_certs_only(roots);
+    }
     Ok(builder.build()?)
+}
+
+/// The certificates of authorities that this program has, for a system without any, such as a small container.
+///
+/// Errors: there are none in what the environment names, in whose place no others are trusted.
+#[cfg(all(unix, not(target_vendor = "apple")))]
+fn own_roots() -> Result<Option<Vec<reqwest::Certificate>>, BoxedError> {
+    if !rustls_native_certs::load_native_certs().certs.is_empty() {
+        return Ok(None);
+    }
+    if let Some(name) = ["SSL_CERT_FILE", "SSL_CERT_DIR"].into_iter().find(|name| std::env::var_os(name).is_some()) {
+        return Err(format!("{name} names no certificate that can be read").into());
+    }
+    let roots = webpki_root_certs::TLS_SERVER_ROOT_CERTS.iter().map(|root| reqwest::Certificate::from_der(root));
+    Ok(Some(roots.collect::<Result<_, _>>()?))
 }
 
 #[derive(Debug)]

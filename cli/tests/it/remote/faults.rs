@@ -246,3 +246,13 @@ fn an_object_that_ends_before_its_values_is_damaged() {
     std::fs::File::options().write(true).open(shard).unwrap().set_len(1024).unwrap();
     sharddb(&["get", &url, "147"]).expect_error(3, &["ends before them", "0.shard"]);
 }
+
+/// No other certificates take the place of those that the user names.
+#[cfg(all(unix, not(target_vendor = "apple")))]
+#[test]
+fn certificates_that_cannot_be_read_are_no_reason_to_trust_others() {
+    let place = Place::new();
+    let mut get = command(&["get", "https://127.0.0.1:1/store", "7"], 0);
+    let run = get.env("SSL_CERT_FILE", place.path("none.pem")).env("SSL_CERT_DIR", place.path("none")).run();
+    run.expect_error(2, &["https://127.0.0.1:1/store", "SSL_CERT_FILE names no certificate that can be read"]);
+}
