@@ -132,7 +132,7 @@ clean_sources() { # SOURCES
 
 # Elsewhere, since the distribution is to hold all that it needs.
 clean_distribution() {
-    "$venv/bin/maturin" sdist --quiet --manifest-path python/Cargo.toml --out "$work/distribution" &&
+    "$venv/bin/maturin" sdist --manifest-path python/Cargo.toml --out "$work/distribution" &&
         clean_sources "$work"/distribution/*.tar.gz
 }
 

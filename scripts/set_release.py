@@ -73,7 +73,7 @@ def main(arguments):
 
 
 if __name__ == "__main__":
-    if len(sys.argv) > 2 or any(not re.fullmatch(r"\d+\.\d+\.\d+(-[\w.]+)?", version) for version in sys.argv[1:]):
+    if len(sys.argv) > 2 or any(not re.fullmatch(r"\d+\.\d+\.\d+", version) for version in sys.argv[1:]):
         print(*__doc__.splitlines()[2:4], sep="\n", file=sys.stderr)
         sys.exit(2)
     sys.exit(main(sys.argv[1:]))

@@ -22,26 +22,27 @@ from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 
-LIMIT = 300
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+from programs import Server  # noqa: E402
+
+LIMIT = 300  # seconds
 PAIRS, VALUE = b'{"key": 1, "text": "one"}\n{"key": 2, "text": "two"}\n', b"two"  # NDJSON, and the value of key 2
 
 
 class Smoke:
     def __init__(self, root, command):
         self.command = command
-        self.place = Path(tempfile.mkdtemp(prefix="smoke-", dir=root))  # on the disk of the host
+        self.place = Path(tempfile.mkdtemp(prefix="smoke-", dir=None if root == "/" else root))  # on the disk of the host
         self.inside = Path("/", self.place.relative_to(root))  # as the command sees it
-
-    def start(self, *arguments, **variables):
-        environment = {"PATH": os.environ["PATH"]} | {name: str(value) for name, value in variables.items()}
-        return subprocess.Popen([*self.command, *map(str, arguments)], env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE)
 
     def run(self, *arguments, code=0, **variables):
         """Standard output of a run that ends with the exit code `code`."""
-        with self.start(*arguments, **variables) as child:
-            printed = child.communicate(timeout=LIMIT)[0]
-        expect(f"exit code of {arguments[0]}", child.returncode, code)
-        return printed
+        environment = {name: os.environ[name] for name in ("PATH", "PYTHONPATH") if name in os.environ}
+        environment |= {name: str(value) for name, value in variables.items()}
+        words = [*self.command, *map(str, arguments)]
+        done = subprocess.run(words, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, timeout=LIMIT)
+        expect(f"exit code of {arguments[0]}", done.returncode, code)
+        return done.stdout
 
     def look_up(self):
         begun = time.monotonic()
@@ -52,12 +53,13 @@ class Smoke:
         print(f"first lookup after {time.monotonic() - begun:.1f} s")
         self.run("get", store, 3, code=1)
         self.run("verify", store, "--level", "data")
-        with self.start("serve", store, "-q") as server:
-            page = server.stdout.readline().decode().split("\t")[1].strip()
-            with urllib.request.urlopen(page, timeout=LIMIT) as response:
+        server = Server([*self.command, "serve", str(store), "-q"], r"http://\S+")
+        try:
+            with urllib.request.urlopen(server.url, timeout=LIMIT) as response:
                 expect("page", response.status, 200)
-            server.terminate()
-        expect("exit code of serve", server.returncode, 0)
+        finally:
+            code = server.stop()
+        expect("exit code of serve", code, 0)
 
     def read_remotely(self):
         from moto.server import ThreadedMotoServer
@@ -116,7 +118,7 @@ class Ranges(http.server.SimpleHTTPRequestHandler):
 
 
 def openssl(*arguments, at):
-    subprocess.run(["openssl", *arguments], cwd=at, check=True, capture_output=True, timeout=LIMIT)
+    subprocess.run(["openssl", *arguments], cwd=at, check=True, stderr=subprocess.DEVNULL, timeout=LIMIT)
 
 
 def expect(what, found, expected):

@@ -87,8 +87,8 @@ stores. There --generation reads an older generation, and --cache-dir keeps what
 local disk. Credentials come from the environment and the usual files; AWS_SKIP_SIGNATURE=true reads
 public buckets without any. SHARDDB_REMOTE_TIMEOUT is the time in seconds, by default 30, in which a
 server must begin its answer, and send each 64 KiB of it; an upload has a second more per 16 KiB.
-SHARDDB_REMOTE_RETRIES is the number of retries of one request. The certificates of https:// are
-checked by those of the system or of SSL_CERT_FILE; a system without any gets those of this program.
+SHARDDB_REMOTE_RETRIES is the number of retries of one request. Certificates of https:// servers are
+verified against SSL_CERT_FILE or the roots of the system; a system without any uses bundled roots.
 
 Exit codes: 0 done, found or equal, 1 absent or different, 2 usage, 3 corrupt, unsupported or
 malformed (or findings of verify), 4 not found, no space, locked and other I/O, 5 a publication that

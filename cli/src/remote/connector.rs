@@ -85,16 +85,16 @@ fn client(options: &ClientOptions, patience: Duration) -> Result<reqwest::Client
     Ok(builder.build()?)
 }
 
-/// The certificates of authorities that this program has, for a system without any, such as a small container.
+/// Returns the root certificates of this program if the system has none, as in a minimal container; `None` if it has some.
 ///
-/// Errors: there are none in what the environment names, in whose place no others are trusted.
+/// Errors: `SSL_CERT_FILE` or `SSL_CERT_DIR` is set, and names none: the user has chosen which roots to trust.
 #[cfg(all(unix, not(target_vendor = "apple")))]
 fn own_roots() -> Result<Option<Vec<reqwest::Certificate>>, BoxedError> {
     if !rustls_native_certs::load_native_certs().certs.is_empty() {
         return Ok(None);
     }
-    if let Some(name) = ["SSL_CERT_FILE", "SSL_CERT_DIR"].into_iter().find(|name| std::env::var_os(name).is_some()) {
-        return Err(format!("{name} names no certificate that can be read").into());
+    if ["SSL_CERT_FILE", "SSL_CERT_DIR"].iter().any(|name| std::env::var_os(name).is_some()) {
+        return Err("SSL_CERT_FILE and SSL_CERT_DIR name no certificate that can be read".into());
     }
     let roots = webpki_root_certs::TLS_SERVER_ROOT_CERTS.iter().map(|root| reqwest::Certificate::from_der(root));
     Ok(Some(roots.collect::<Result<_, _>>()?))

@@ -254,5 +254,8 @@ fn certificates_that_cannot_be_read_are_no_reason_to_trust_others() {
     let place = Place::new();
     let mut get = command(&["get", "https://127.0.0.1:1/store", "7"], 0);
     let run = get.env("SSL_CERT_FILE", place.path("none.pem")).env("SSL_CERT_DIR", place.path("none")).run();
-    run.expect_error(2, &["https://127.0.0.1:1/store", "SSL_CERT_FILE names no certificate that can be read"]);
+    run.expect_error(
+        2,
+        &["https://127.0.0.1:1/store", "SSL_CERT_FILE and SSL_CERT_DIR name no certificate that can be read"],
+    );
 }
