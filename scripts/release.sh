@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Builds everything that a release consists of into dist/, and installs and runs each part where there is nothing else:
+# Builds all artefacts of a release into dist/, which it empties first, and installs and runs each one where there is nothing else:
 #
 #   scripts/release.sh MAJOR.MINOR.PATCH [--dry-run] [--from STEP]
 #

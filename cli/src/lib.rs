@@ -2,8 +2,7 @@
 //!
 //! Data goes to standard output, messages to standard error. A run ends with one of the exit codes that `sharddb help` lists.
 //!
-//! The crate is published for `cargo install sharddb-cli`, and its one function for the Python package, which has the command
-//! too. Programs use the crate [`sharddb`].
+//! `cargo install sharddb-cli` installs it. The Python package calls [`run`]. Programs use the crate [`sharddb`].
 
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
@@ -65,6 +64,10 @@ use crate::interrupt::Interrupt;
 /// It owns its process, which is to end afterwards: it raises the limit of open files, handles SIGINT, SIGTERM and SIGXFSZ, and
 /// some runs end the process themselves after a signal. Standard input, output and error must be open, and SIGPIPE must be
 /// ignored, as Rust's `main` provides.
+///
+/// ```
+/// assert_eq!(sharddb_cli::run(&["sharddb".into(), "--version".into()]), 0);
+/// ```
 #[must_use]
 pub fn run(arguments: &[OsString]) -> u8 {
     limits::raise_open_files();

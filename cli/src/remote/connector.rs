@@ -62,6 +62,17 @@ fn duration(options: &ClientOptions, key: ClientConfigKey) -> Result<Option<Dura
 
 /// The client below: it follows no redirects and decodes nothing.
 fn client(options: &ClientOptions, patience: Duration) -> Result<reqwest::Client, BoxedError> {
+    let client = builder(options, patience)?.build();
+    #[cfg(all(unix, not(target_vendor = "apple")))]
+    if client.is_err()
+        && let Some(roots) = own_roots()?
+    {
+        return Ok(builder(options, patience)?.tls_certs_only(roots).build()?);
+    }
+    Ok(client?)
+}
+
+fn builder(options: &ClientOptions, patience: Duration) -> Result<reqwest::ClientBuilder, BoxedError> {
     _ = rustls::crypto::ring::default_provider().install_default(); // an error if an earlier client has done it
     let mut builder = reqwest::ClientBuilder::new()
         .user_agent(concat!("sharddb/", env!("CARGO_PKG_VERSION")))
@@ -78,11 +89,7 @@ fn client(options: &ClientOptions, patience: Duration) -> Result<reqwest::Client
     if let Some(proxy) = options.get_config_value(&ClientConfigKey::ProxyUrl) {
         builder = builder.proxy(reqwest::Proxy::all(proxy)?);
     }
-    #[cfg(all(unix, not(target_vendor = "apple")))]
-    if let Some(roots) = own_roots()? {
-        builder = builder.tls_certs_only(roots);
-    }
-    Ok(builder.build()?)
+    Ok(builder)
 }
 
 /// Returns the root certificates of this program if the system has none, as in a minimal container; `None` if it has some.
