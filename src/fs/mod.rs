@@ -181,6 +181,7 @@ pub(crate) fn fsync_file(path: &Path) -> Result<()> {
 }
 
 /// Number of files from which on one sync of their file system takes less time than one of each.
+#[cfg(target_os = "linux")]
 const MANY_FILES: usize = if cfg!(test) { 3 } else { 16 };
 
 /// Syncs files of one file system that were perhaps never synced.

@@ -109,9 +109,7 @@ pub(super) fn follow_links(path: &Path) -> io::Result<PathBuf> {
 /// Creates a file with the permissions of `old`, or with the default ones.
 #[cfg(unix)]
 fn create_like(path: &Path, old: Option<&Metadata>) -> io::Result<File> {
-    use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
-
-    use rustix::fs::{Gid, Mode, Uid, fchmod, fchown};
+    use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt, fchown};
 
     let mut options = File::options();
     options.write(true).create_new(true);
@@ -121,12 +119,12 @@ fn create_like(path: &Path, old: Option<&Metadata>) -> io::Result<File> {
     let (owner, group) = (old.uid(), old.gid());
     // without the right to change the owner, the mode below still applies
     if new.uid() != owner {
-        let _ = fchown(&file, Some(Uid::from_raw(owner)), None);
+        let _ = fchown(&file, Some(owner), None);
     }
-    let group_is_kept = new.gid() == group || fchown(&file, None, Some(Gid::from_raw(group))).is_ok();
+    let group_is_kept = new.gid() == group || fchown(&file, None, Some(group)).is_ok();
     // a different group does not get the permissions of the old group
     let mode = if group_is_kept { old.mode() & 0o777 } else { old.mode() & 0o707 };
-    fchmod(&file, Mode::from_raw_mode(mode))?;
+    file.set_permissions(fs::Permissions::from_mode(mode))?;
     Ok(file)
 }
 

@@ -83,6 +83,8 @@ fn builder(options: &ClientOptions, patience: Duration) -> Result<reqwest::Clien
     {
         builder = builder.tcp_user_timeout(patience); // a server that takes no bytes of an upload
     }
+    #[cfg(not(target_os = "linux"))]
+    let _ = patience; // such a server is waited for as long as the system does
     if let Some(timeout) = duration(options, ClientConfigKey::ConnectTimeout)? {
         builder = builder.connect_timeout(timeout);
     }
