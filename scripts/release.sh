@@ -196,16 +196,17 @@ archive() { # TARGET
     rm -rf "$folder"
     mkdir -p "$folder/completions" && "$sharddb" --quiet man "$folder/man" || return
     for shell in bash elvish fish powershell zsh; do "$sharddb" completions "$shell" >"$folder/completions/sharddb.$shell" || return; done
-    cp "$build/$1/release/sharddb" LICENSE-MIT LICENSE-APACHE python/LICENSE-THIRD-PARTY CHANGELOG.md cli/README.md "$folder" &&
-        tar --create --directory "$work/archives" --sort=name --owner=0 --group=0 --numeric-owner --mode=u=rwX,go=rX \
-            --mtime="@$(git log -1 --format=%ct)" "$name" | gzip --no-name -9 >"$dist/$name.tar.gz"
+    mv "$folder/completions/sharddb.zsh" "$folder/completions/_sharddb" && # the name that zsh looks for
+        cp "$build/$1/release/sharddb" LICENSE-MIT LICENSE-APACHE python/LICENSE-THIRD-PARTY CHANGELOG.md cli/README.md "$folder" &&
+            tar --create --directory "$work/archives" --sort=name --owner=0 --group=0 --numeric-owner --mode=u=rwX,go=rX \
+                --mtime="@$(git log -1 --format=%ct)" "$name" | gzip --no-name -9 >"$dist/$name.tar.gz"
 }
 
 # Of the folder of the archive, which cli/Cargo.toml finds as target-archive.
 debian_package() { # TARGET
     local folder=$work/archives/sharddb-$version-$1 maintainer
     maintainer=$(sed -n 's/^maintainer = "\(.*\)"/\1/p' cli/Cargo.toml)
-    printf 'sharddb (%s-1) unstable; urgency=medium\n\n  * CHANGELOG.md has what is new.\n\n -- %s  %s\n' "$version" "$maintainer" \
+    printf 'sharddb (%s-1) unstable; urgency=medium\n\n  * What is new is in CHANGELOG.md of the sources.\n\n -- %s  %s\n' "$version" "$maintainer" \
         "$(git log -1 --format=%cD)" >"$folder/changelog.Debian" && ln -sfn "$folder" target-archive &&
         reproducibly cargo deb --quiet --no-build --no-strip --package sharddb-cli --target "$1" --output "$dist"
 }
@@ -320,7 +321,7 @@ smoke_deb() {
     [ -z "$(find "$debian/usr" "$debian/etc" -name '*sharddb*')" ] || fail 'purge left files'
 }
 
-# The sources are a directory of the archives, and of what they depend on.
+# The sources are a directory of the archives, and of what they depend on. The program is that of the README.
 smoke_crates() {
     local place=$work/crates crate sum
     rm -rf "$place"
@@ -329,14 +330,18 @@ smoke_crates() {
         sum=$(sha256sum "$crate" | cut -d ' ' -f 1) && tar --extract --gzip --file "$crate" --directory "$place/vendor" &&
             printf '{"files":{},"package":"%s"}' "$sum" >"$place/vendor/$(basename "$crate" .crate)/.cargo-checksum.json" || return
     done
-    cp examples/quickstart.rs "$place/program/src/main.rs" && cd "$place/program" || return
+    {
+        echo 'fn main() -> Result<(), Box<dyn std::error::Error>> {'
+        sed -n '/^```rust$/,/^```$/{/^```/!p}' README.md
+        echo 'assert_eq!(value.as_deref(), Some(&b"the answer"[..])); Ok(()) }'
+    } >"$place/program/src/main.rs"
+    cd "$place/program" || return
     cat >Cargo.toml <<END
 [package]
 name = "embedder"
 edition = "2024"
 [dependencies]
 sharddb = "=$version"
-serde_json = { version = "1", features = ["raw_value"] }
 [workspace]
 END
     cat >"$place/sources.toml" <<END

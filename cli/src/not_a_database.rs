@@ -19,15 +19,17 @@ const HISTORY_BYTES: u64 = 15_000;
 
 /// The failure of opening `path` as a database: what was expected, what is there, and what to do.
 pub(crate) fn failure(path: &Path) -> Failure {
-    found_at(path).map_or_else(|unknown| unknown, |found| refusal(path, &found))
-}
-
-fn refusal(path: &Path, found: &str) -> Failure {
-    Failure::NotADatabase(format!(
-        "{} is not a database: expected `current`, an `info` with a sharding, `zarr.json` or bcolz metadata; found \
-         {found}",
-        path.display()
-    ))
+    let db = path.display();
+    match found_at(path) {
+        Ok(Some(found)) => Failure::NotADatabase(format!(
+            "{db} is not a database: expected `current`, an `info` with a sharding, `zarr.json` or bcolz metadata; found \
+             {found}"
+        )),
+        Ok(None) => {
+            Failure::NotADatabase(format!("{db} does not exist: expected a database, which sharddb build makes"))
+        }
+        Err(unknown) => unknown,
+    }
 }
 
 /// Whether `path` is a store that was copied with links followed, so that `current` is a directory.
@@ -37,11 +39,11 @@ pub(crate) fn is_copy_of_store(path: &Path) -> Result<bool> {
 }
 
 /// Errors: `Io` if that cannot be determined.
-fn found_at(path: &Path) -> Result<String> {
+fn found_at(path: &Path) -> Result<Option<String>> {
     match entry::metadata_if_there(path)? {
-        Some(metadata) if metadata.is_dir() => directory(path),
-        Some(_) => Ok(file(path)),
-        None => Ok("nothing".to_string()),
+        Some(metadata) if metadata.is_dir() => directory(path).map(Some),
+        Some(_) => Ok(Some(file(path))),
+        None => Ok(None),
     }
 }
 

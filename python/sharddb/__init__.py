@@ -1,7 +1,12 @@
 """Databases of ``uint64 -> bytes`` in the Neuroglancer precomputed sharded format.
 
+    with sharddb.Loader("store") as loader:  # pairs in any order and amount
+        loader[42] = b"the answer"
+    db = sharddb.open("store")
+    db[42], db.get_many([42, 43])            # b"the answer", [b"the answer", None]
+
 ``sharddb.open(path)`` opens a store, one generation, or a directory of shards of any writer; with ``store=``, in an object
-store.
+store. ``sharddb help`` explains the command of the same name.
 """
 
 from sharddb._bucket import pull, push
@@ -26,6 +31,7 @@ from sharddb._sharddb import (
     Store,
     Value,
     VerifyReport,
+    __version__,
     build_part,
     clean_parts,
     diff,
@@ -103,6 +109,7 @@ __all__ = [
     "Value",
     "ValueWithPreamble",
     "VerifyReport",
+    "__version__",
     "build_part",
     "clean_parts",
     "diff",

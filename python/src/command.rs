@@ -12,5 +12,6 @@ fn _run_command(py: Python<'_>, arguments: Vec<OsString>) -> u8 {
 }
 
 pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add("__version__", env!("CARGO_PKG_VERSION"))?;
     module.add_function(wrap_pyfunction!(_run_command, module)?)
 }

@@ -33,6 +33,7 @@ def store(tmp_path: Path) -> Path:
 
 @EITHER
 def test_it_has_the_version_of_the_package(program: list[str]) -> None:
+    assert sharddb.__version__ == version("sharddb")
     done = run(program, "--version")
     assert (done.returncode, done.stdout.decode(), done.stderr) == (0, f"sharddb {version('sharddb')}\n", b"")
 

@@ -16,7 +16,9 @@ use crate::failure::{Failure, Result};
 Examples:
   sharddb completions bash > ~/.local/share/bash-completion/completions/sharddb
   sharddb completions zsh > ~/.zfunc/_sharddb
-  sharddb completions fish > ~/.config/fish/completions/sharddb.fish")]
+  sharddb completions fish > ~/.config/fish/completions/sharddb.fish
+
+`mkdir -p` makes the directories. The package for Debian has installed these scripts.")]
 pub(crate) struct Args {
     /// The shell
     shell: Shell,

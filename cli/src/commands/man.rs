@@ -44,7 +44,7 @@ fn write_pages(command: clap::Command, dir: &Path) -> Result<u64> {
     for below in command.get_subcommands() {
         pages += write_pages(below.clone(), dir)?;
     }
-    let man = clap_mangen::Man::new(command);
+    let man = clap_mangen::Man::new(command).source(concat!("sharddb ", env!("CARGO_PKG_VERSION")));
     let path = dir.join(man.get_filename());
     let mut page = Vec::new();
     let written = man.render(&mut page).and_then(|()| fs::write(&path, with_lines(&String::from_utf8_lossy(&page))));
@@ -56,5 +56,5 @@ fn write_pages(command: clap::Command, dir: &Path) -> Result<u64> {
 fn with_lines(page: &str) -> String {
     let Some((before, extra)) = page.split_once(".SH EXTRA\n") else { return page.to_string() };
     let (extra, after) = extra.split_at(extra.find("\n.SH ").unwrap_or(extra.len()));
-    format!("{before}.SH \"EXAMPLES AND NOTES\"\n.nf\n{extra}\n.fi{after}")
+    format!("{before}.SH \"EXAMPLES AND NOTES\"\n.nf\n{extra}\n.fi\n{}", after.trim_start())
 }

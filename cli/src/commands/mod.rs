@@ -57,7 +57,8 @@ use crate::remote::url::refuse_url;
 /// An embedded key-value engine: uint64 keys, values of any bytes, in files that Neuroglancer, TensorStore and
 /// CloudVolume read
 #[derive(Debug, Parser)]
-#[command(name = "sharddb", version, max_term_width = 100, arg_required_else_help = true, after_help = HELP)]
+#[command(name = "sharddb", version, max_term_width = 100, arg_required_else_help = true)]
+#[command(after_help = [HELP, REMOTE, EXIT_CODES].concat())]
 pub(crate) struct Cli {
     /// Print errors only
     #[arg(short, long, global = true)]
@@ -80,16 +81,26 @@ DB is a store that build made, one of its generations, or any directory of shard
 (or with --sharding). get, get-many, keys, export, info and verify also take Zarr v3 arrays, bcolz
 arrays, bloscpack files and, with --column, bcolz tables; for the other subcommands, import builds a
 store from them. KEY is decimal or 0x hex.
+";
 
-In a build with the feature remote, get, get-many, contains, locate, keys, export and info take DB
-at s3://, gs://, az://, http:// and https:// too, verify at the first three, and push and pull copy
-stores. There --generation reads an older generation, and --cache-dir keeps what lookups read on the
-local disk. Credentials come from the environment and the usual files; AWS_SKIP_SIGNATURE=true reads
-public buckets without any. SHARDDB_REMOTE_TIMEOUT is the time in seconds, by default 30, in which a
-server must begin its answer, and send each 64 KiB of it; an upload has a second more per 16 KiB.
-SHARDDB_REMOTE_RETRIES is the number of retries of one request. Certificates of https:// servers are
-verified against SSL_CERT_FILE or the roots of the system; a system without any uses bundled roots.
+const REMOTE: &str = if cfg!(feature = "remote") {
+    "
+get, get-many, contains, locate, keys, export and info take DB at s3://, gs://, az://, http:// and
+https:// too, verify at the first three, and push and pull copy stores. There --generation reads an
+older generation, and --cache-dir keeps what lookups read on the local disk. Credentials come from
+the environment and the usual files; AWS_SKIP_SIGNATURE=true reads public buckets without any.
+SHARDDB_REMOTE_TIMEOUT is the time in seconds, by default 30, in which a server must begin its
+answer, and send each 64 KiB of it; an upload has a second more per 16 KiB. SHARDDB_REMOTE_RETRIES
+is the number of retries of one request. Certificates of https:// servers are verified against
+SSL_CERT_FILE or the roots of the system; a system without any uses bundled roots.
+"
+} else {
+    "
+This build lacks the feature remote: DB is a local path.
+"
+};
 
+const EXIT_CODES: &str = "
 Exit codes: 0 done, found or equal, 1 absent or different, 2 usage, 3 corrupt, unsupported or
 malformed (or findings of verify), 4 not found, no space, locked and other I/O, 5 a publication that
 was rolled back or replaced is repeated, 70 a bug in sharddb, 130 and 143 after SIGINT and SIGTERM.";

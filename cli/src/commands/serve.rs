@@ -34,7 +34,8 @@ A store is served as its current generation, and follows each new one. The token
 random and new in each run: whoever has a URL can read everything below the paths. There is no TLS:
 for other machines put a proxy before it, and give the URL of the proxy with --base-url.
 
-Standard error has the access log; with -q only warnings. docs/serve.md documents the URLs.
+The URL of the page with api/PATH/get/KEY appended returns a value of the database at PATH. In the
+sources, docs/serve.md documents all URLs. Standard error has the access log; with -q only warnings.
 
 Exit codes: 0 stopped by a signal, 2 usage, 4 a path not found, an address in use and other I/O.")]
 pub(crate) struct Args {

@@ -369,7 +369,7 @@ fn paths_that_are_no_store_are_named_with_advice() {
         &["copy", &missing, &place.text("out"), "--range", ".."],
         &["update", &place.text("out"), "--base", &missing, "--input", &input],
     ] {
-        sharddb(args).expect_error(4, &["missing", "nothing"]);
+        sharddb(args).expect_error(4, &["missing", "does not exist"]);
         assert!(!place.path("missing").exists() && !place.path("out").exists(), "{args:?}");
     }
     assert_ne!(sharddb(["put", &file, "1", "--value", "x"]).code, Some(0));
