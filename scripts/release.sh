@@ -97,7 +97,7 @@ built_of() {
     echo "$version $(git -C "$root" rev-parse HEAD)"
 }
 
-# Their own profiles optimize for minutes.
+# Their own release profiles would take minutes more.
 cargo_tool() { # NAME VERSION [FEATURE]
     CARGO_PROFILE_RELEASE_OPT_LEVEL=1 CARGO_PROFILE_RELEASE_LTO=off CARGO_PROFILE_RELEASE_CODEGEN_UNITS=16 \
         cargo install --quiet --locked --root "$work/tools" --target-dir "$work/tools/target" "$1" --version "$2" ${3+--features "$3"}

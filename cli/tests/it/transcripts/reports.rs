@@ -83,9 +83,11 @@ fn there_is_a_page_for_every_verb() {
         assert!(names.iter().any(|known| known == name), "{name} in {names:?}");
     }
     let page = fs::read_to_string(place.path("man/sharddb-gc.1")).unwrap();
-    for part in ["dry\\-run", ".nf\nExamples:\n  sharddb gc numbers", "Exit codes"] {
+    let title = concat!(".TH sharddb-gc 1  \"sharddb ", env!("CARGO_PKG_VERSION"), "\" \n");
+    for part in [title, "dry\\-run", ".nf\nExamples:\n  sharddb gc numbers", "Exit codes"] {
         assert!(page.contains(part), "{part}: {page}");
     }
+    assert!(page.ends_with(".fi\n"), "{page}");
     transcript(&place, "reports-man-no-directory", &["man", "man/sharddb.1"]);
 }
 
