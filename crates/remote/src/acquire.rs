@@ -3,7 +3,6 @@
 //! An operation never waits for another one. Where another one reads a block, this one makes the same request, and the
 //! adapter performs it once.
 
-use std::ops::Range;
 use std::sync::Arc;
 
 use sharddb_format::internal::checks::ChecksPlace;
@@ -15,8 +14,8 @@ use crate::generation::RemoteGeneration;
 use crate::identity::Identity;
 use crate::minishard::Parsed;
 use crate::objects::{Span, Unread};
-use crate::operation::Exchange;
-use crate::plan::{Merged, merge};
+use crate::operation::{Exchange, Outgoing};
+use crate::plan::Merged;
 use crate::request::{Body, Failure, RemoteValue, Response};
 use crate::shared_request::{Role, SharedRequest};
 
@@ -25,9 +24,10 @@ struct Load<'a> {
     /// The position of the block in the input.
     at: usize,
     read: &'a BlockRead,
+    /// The bytes to request.
     span: Span,
-    /// Whether this is the second request of the load: the first span did not cover the checks.
-    is_extended: bool,
+    /// The bytes of the block before `span`, if it is longer than its first request.
+    head: Option<Body>,
 }
 
 /// A request, and the loads that wait for its answer.
@@ -38,72 +38,46 @@ struct Reading<'a> {
     loads: Vec<Load<'a>>,
 }
 
-/// A block that was requested.
-pub(crate) enum Acquired {
-    Block(Block),
-    /// It was left out, because the blocks before it take much memory: to be acquired alone.
-    Deferred,
-}
-
-/// The results for blocks, by their position, in bounded memory.
-struct Results {
-    blocks: Vec<Option<Result<Acquired>>>,
-    /// The bytes of the minishards in `blocks`, and the upper bound on them; the first one may be longer.
-    held: u64,
-    most: u64,
-}
-
 /// What the bytes of a block are.
 enum Received {
     Block(Block),
-    /// The block is longer than the bytes: it is this span.
-    Longer(Span),
+    /// The block is longer than these bytes: it also has this span.
+    Longer(Body, Span),
 }
 
 impl RemoteGeneration {
     /// Gets one block.
     pub(crate) async fn acquire_one(&self, exchange: &Exchange, read: BlockRead) -> Result<Block> {
-        let blocks = self.acquire(exchange, std::slice::from_ref(&read)).await;
-        blocks.into_iter().next().unwrap_or_else(|| Err(lost()))
+        let mut result = Err(lost());
+        self.acquire(exchange, std::slice::from_ref(&read), |_, block| result = block).await;
+        result
     }
 
-    /// Gets blocks, with requests that are planned together. The result has a block or an error for each.
+    /// Gets blocks, with requests that are planned together. Calls `ended` with the position and the result of each, in the
+    /// order of arrival.
     ///
     /// Errors: `Corrupt` if a block is not what it has to be; `GenerationGone` if its object is missing or was replaced;
     /// those of the client.
-    pub(crate) async fn acquire(&self, exchange: &Exchange, reads: &[BlockRead]) -> Vec<Result<Block>> {
-        let acquired = self.acquire_within(exchange, reads, u64::MAX).await.into_iter();
-        let blocks = acquired.map(|acquired| match acquired? {
-            Acquired::Block(block) => Ok(block),
-            Acquired::Deferred => Err(lost()),
-        });
-        blocks.collect()
-    }
-
-    /// Like [`acquire`](Self::acquire), for minishards that take at most `most` bytes of memory together, unless one is
-    /// longer. Indexes may decode to many times their stored length; minishards that do not fit are deferred.
-    pub(crate) async fn acquire_within(
+    pub(crate) async fn acquire(
         &self,
         exchange: &Exchange,
         reads: &[BlockRead],
-        most: u64,
-    ) -> Vec<Result<Acquired>> {
-        let mut results = Results { blocks: reads.iter().map(|_| None).collect(), held: 0, most };
+        mut ended: impl FnMut(usize, Result<Block>),
+    ) {
         let all = reads.iter().enumerate();
-        let all = all.map(|(at, read)| Load { at, read, span: read.span.clone(), is_extended: false }).collect();
-        let mut loads = self.load_from_store(exchange, all, &mut results);
+        let all = all.map(|(at, read)| Load { at, read, span: read.span.clone(), head: None }).collect();
+        let mut loads = self.load_from_store(exchange, all, &mut ended);
         while !loads.is_empty() {
-            let readings = self.readings(exchange, std::mem::take(&mut loads), &mut results);
-            let numbers = readings.iter().map(|reading| exchange.send_shared(&reading.request, reading.role)).collect();
+            let readings = self.readings(exchange, std::mem::take(&mut loads), &mut ended);
+            let requests = readings.iter().map(|reading| Outgoing::shared(&reading.request, reading.role)).collect();
             let mut readings: Vec<Option<Reading<'_>>> = readings.into_iter().map(Some).collect();
             let answered = |at: usize, answer: Result<Response, Failure>| {
                 if let Some(reading) = readings.get_mut(at).and_then(Option::take) {
-                    loads.extend(self.end_reading(exchange, reading, answer, &mut results));
+                    loads.extend(self.end_reading(exchange, reading, answer, &mut ended));
                 }
             };
-            exchange.receive(numbers, answered).await;
+            exchange.fetch_all(requests, answered).await;
         }
-        results.blocks.into_iter().map(|result| result.unwrap_or_else(|| Err(lost()))).collect()
     }
 
     /// Returns the key of a block in the cache.
@@ -118,14 +92,18 @@ impl RemoteGeneration {
 
     /// Returns requests for the blocks that are not in the cache: those that other operations have made for them, where there
     /// are any, and new ones. The cache is locked meanwhile, so that no block is read twice at a time.
-    fn readings<'a>(&self, exchange: &Exchange, loads: Vec<Load<'a>>, results: &mut Results) -> Vec<Reading<'a>> {
+    fn readings<'a>(
+        &self,
+        exchange: &Exchange,
+        loads: Vec<Load<'a>>,
+        ended: &mut impl FnMut(usize, Result<Block>),
+    ) -> Vec<Reading<'a>> {
+        let (mut readings, mut new, mut cached) = (Vec::new(), Vec::new(), Vec::new());
         let mut cache = self.shared.cache.lock();
-        let (mut readings, mut new): (Vec<Reading<'a>>, Vec<Option<Load<'a>>>) = (Vec::new(), Vec::new());
         for load in loads {
             let key = self.key_of(load.read);
             if let Some(block) = cache.get(key) {
-                self.count_cache_hit(exchange);
-                results.set(load.at, Ok(block));
+                cached.push((load.at, block));
                 continue;
             }
             let other = cache.read_of(key);
@@ -134,7 +112,9 @@ impl RemoteGeneration {
                 None => new.push(Some(load)),
             }
         }
-        for Merged { span, members } in merge(new.iter().flatten().map(|load| &load.span)) {
+        for Merged { span, members } in
+            self.shared.request_cost.merge(new.iter().flatten().map(|load: &Load<'_>| &load.span))
+        {
             let request = Arc::new(SharedRequest::new(self.objects.request(&span), span.range.clone()));
             let loads = members.into_iter().filter_map(|member| new.get_mut(member)?.take()).collect();
             readings.push(Reading { request, role: Role::First, span, loads });
@@ -144,6 +124,11 @@ impl RemoteGeneration {
             let request = Arc::downgrade(&reading.request);
             reading.loads.iter().map(move |load| (self.key_of(load.read), request.clone()))
         }));
+        drop(cache);
+        for (at, block) in cached {
+            self.count_cache_hit(exchange);
+            ended(at, Ok(block));
+        }
         readings
     }
 
@@ -153,7 +138,7 @@ impl RemoteGeneration {
         exchange: &Exchange,
         reading: Reading<'a>,
         answer: Result<Response, Failure>,
-        results: &mut Results,
+        ended: &mut impl FnMut(usize, Result<Block>),
     ) -> Vec<Load<'a>> {
         let Reading { request, role, span, loads } = reading;
         let answer = match role {
@@ -168,10 +153,10 @@ impl RemoteGeneration {
                     if role == Role::Joined {
                         self.count_cache_hit(exchange);
                     }
-                    results.set(load.at, Ok(block));
+                    ended(load.at, Ok(block));
                 }
-                Ok(Received::Longer(span)) => left.push(Load { span, is_extended: true, ..load }),
-                Err(error) => results.set(load.at, Err(error)),
+                Ok(Received::Longer(head, span)) => left.push(Load { span, head: Some(head), ..load }),
+                Err(error) => ended(load.at, Err(error)),
             }
         }
         drop(request); // others find it until the blocks are in the cache
@@ -185,9 +170,9 @@ impl RemoteGeneration {
         }
         let content = match answer {
             Ok(bytes) => {
-                let bytes = bytes.into_body();
+                let bytes = load.with_head(bytes);
                 let content = self.parse(load, bytes.clone())?;
-                if let (Received::Block(_), Some(id)) = (&content, self.block_id(&load.span))
+                if let (Received::Block(_), Some(id)) = (&content, self.block_id(&load.whole()))
                     && let Some(store) = &self.shared.block_store
                 {
                     store.put(&id, bytes.as_slice());
@@ -204,7 +189,12 @@ impl RemoteGeneration {
     }
 
     /// Ends the loads of blocks that the block store has. Returns the others, and those of blocks in the cache.
-    fn load_from_store<'a>(&self, exchange: &Exchange, loads: Vec<Load<'a>>, results: &mut Results) -> Vec<Load<'a>> {
+    fn load_from_store<'a>(
+        &self,
+        exchange: &Exchange,
+        loads: Vec<Load<'a>>,
+        ended: &mut impl FnMut(usize, Result<Block>),
+    ) -> Vec<Load<'a>> {
         let Some(store) = &self.shared.block_store else { return loads };
         let mut left = Vec::new();
         for load in loads {
@@ -212,7 +202,7 @@ impl RemoteGeneration {
             if !is_cached && let Some(block) = self.stored(&**store, &load) {
                 self.count_cache_hit(exchange);
                 self.keep(&load, &block);
-                results.set(load.at, Ok(block));
+                ended(load.at, Ok(block));
             } else {
                 left.push(load);
             }
@@ -228,7 +218,7 @@ impl RemoteGeneration {
         }
         match self.parse(load, Body::new(bytes)) {
             Ok(Received::Block(block)) => Some(block),
-            Ok(Received::Longer(_)) | Err(_) => None,
+            Ok(Received::Longer(..)) | Err(_) => None,
         }
     }
 
@@ -267,7 +257,7 @@ impl RemoteGeneration {
 
     /// Verifies the bytes of a block.
     fn parse(&self, load: &Load<'_>, bytes: Body) -> Result<Received> {
-        let start = load.span.range.start;
+        let start = load.whole().range.start;
         let block = match load.read.wanted {
             BlockContent::TableBlock(shard, described) => {
                 let is_intact = |record| described.is_intact(record, bytes.as_slice(), start);
@@ -282,8 +272,8 @@ impl RemoteGeneration {
                 None => Block::Bytes(bytes),
             },
             BlockContent::Minishard(location, index) => {
-                match self.minishard_format().parse(location, index, bytes, start)? {
-                    Parsed::NeedsUntil(end) => return Ok(Received::Longer(self.extended(load, end)?)),
+                match self.minishard_format().parse(location, index, bytes.clone(), start)? {
+                    Parsed::NeedsUntil(end) => return self.longer(load, bytes, end),
                     Parsed::Minishard(minishard) => Block::Minishard(Arc::new(minishard)),
                 }
             }
@@ -312,10 +302,11 @@ impl RemoteGeneration {
         Error::corrupt(message).at_path(&self.objects.path(&self.table_object()))
     }
 
-    /// Returns the span of a load up to `end`.
-    fn extended(&self, load: &Load<'_>, end: u64) -> Result<Span> {
-        let Range { start, end: before } = load.span.range;
-        if load.is_extended || end <= before {
+    /// Returns what is left of a block that ends at `end`, after the bytes that were read.
+    fn longer(&self, load: &Load<'_>, head: Body, end: u64) -> Result<Received> {
+        let start = load.whole().range.start;
+        let before = start.saturating_add(head.as_slice().len() as u64);
+        if load.head.is_some() {
             let message = format!(
                 "expected a minishard whose index and checks end at byte {before}, found an index with checks up to byte {end}; \
                  run `sharddb verify`"
@@ -331,7 +322,24 @@ impl RemoteGeneration {
             let path = self.objects.path(&load.span.object);
             return Err(Error::new(ErrorKind::TooLarge, message).at_path(&path).at_offset(start));
         }
-        Ok(Span::exact(load.span.object.clone(), start..end))
+        Ok(Received::Longer(head, Span::exact(load.span.object.clone(), before..end)))
+    }
+}
+
+impl Load<'_> {
+    /// The span of the whole block, as far as it was requested.
+    fn whole(&self) -> Span {
+        let head = self.head.as_ref().map_or(0, |head| head.as_slice().len() as u64);
+        let Span { object, range, needed } = &self.span;
+        Span { object: object.clone(), range: range.start.saturating_sub(head)..range.end, needed: needed + head }
+    }
+
+    /// Returns the bytes of the block from those of its span.
+    fn with_head(&self, bytes: RemoteValue) -> Body {
+        match &self.head {
+            Some(head) => Body::new([head.as_slice(), &bytes].concat()),
+            None => bytes.into_body(),
+        }
     }
 }
 
@@ -343,25 +351,6 @@ fn join<'a>(readings: &mut Vec<Reading<'a>>, request: Arc<SharedRequest>, span: 
             last.loads.push(load);
         }
         _ => readings.push(Reading { request, role: Role::Joined, span, loads: vec![load] }),
-    }
-}
-
-impl Results {
-    fn set(&mut self, at: usize, result: Result<Block>) {
-        let size = match &result {
-            Ok(Block::Minishard(minishard)) => minishard.size(),
-            _ => 0,
-        };
-        let held = self.held.saturating_add(size);
-        let acquired = if size > 0 && self.held > 0 && held > self.most {
-            Ok(Acquired::Deferred)
-        } else {
-            self.held = held;
-            result.map(Acquired::Block)
-        };
-        if let Some(slot) = self.blocks.get_mut(at) {
-            *slot = Some(acquired);
-        }
     }
 }
 

@@ -1,7 +1,7 @@
 //! Lookups of many keys with requests that are planned together.
 //!
-//! Memory: keys are processed in windows of [`WINDOW`] minishards in storage order, and each round in runs of requests for
-//! at most [`RUN_BYTES`]. So a batch takes its values, the cache, and a few runs, however many keys it has and whatever its
+//! Memory: keys are processed in windows of [`WINDOW`] minishards or [`WINDOW_KEYS`] keys in storage order, and a minishard as
+//! soon as it arrives. So a batch takes its values, the cache, and the requests in flight, however many keys it has and whatever its
 //! indexes decode to.
 
 use std::collections::BTreeMap;
@@ -15,10 +15,13 @@ use crate::lookup::Found;
 use crate::minishard::Minishard;
 use crate::operation::Exchange;
 use crate::request::RemoteValue;
-use crate::rounds::{RUN_BYTES, Reads, lost, next_run};
+use crate::rounds::lost;
 
 /// Maximum number of minishards of a window.
-const WINDOW: usize = 4096;
+const WINDOW: usize = 1 << 14;
+
+/// A window ends with the minishard at which it has this many keys.
+const WINDOW_KEYS: usize = 1 << 18;
 
 /// The keys of a minishard, with their positions in the input.
 type Keys = BTreeMap<u64, Vec<usize>>;
@@ -48,7 +51,13 @@ impl RemoteGeneration {
         }
         let mut wanted = wanted.into_iter().peekable();
         while wanted.peek().is_some() {
-            batch.look_up(wanted.by_ref().take(WINDOW)).await;
+            let mut keys = 0;
+            let window = std::iter::from_fn(|| {
+                let next = wanted.next_if(|_| keys < WINDOW_KEYS)?;
+                keys += next.1.len();
+                Some(next)
+            });
+            batch.look_up(window.take(WINDOW)).await;
         }
         batch.results.into_iter().map(|result| result.unwrap_or_else(|| Err(lost()))).collect()
     }
@@ -64,18 +73,13 @@ impl Batch<'_> {
                 None => drop(open.insert(location, keys)),
             }
         }
+        let (generation, exchange) = (self.generation, self.exchange);
+        let values: Vec<(Location, u64)> = open.iter().map(|(at, keys)| (*at, keys.len() as u64)).collect();
+        let read = |location, minishard| {
+            self.find(location, &minishard, open.remove(&location).unwrap_or_default(), &mut separate);
+        };
+        generation.each_minishard(exchange, values, read).await;
         self.read_values(separate).await;
-        let locations = open.keys().copied();
-        let mut plan = self.generation.plan_minishards(self.exchange, locations, Reads::Minishards).await;
-        while plan.peek().is_some() {
-            let run = self.generation.next_minishards(&mut plan, RUN_BYTES);
-            let mut separate = Vec::new();
-            for (location, step) in self.generation.read_minishards(self.exchange, run).await {
-                let minishard = self.generation.minishard_of(self.exchange, location, step).await;
-                self.find(location, &minishard, open.remove(&location).unwrap_or_default(), &mut separate);
-            }
-            self.read_values(separate).await;
-        }
     }
 
     /// Finds keys in their minishard, and answers those whose values came with it.
@@ -105,14 +109,10 @@ impl Batch<'_> {
 
     /// Reads values that did not come with their indexes.
     async fn read_values(&mut self, separate: Vec<SeparateValue>) {
-        let mut separate = separate.into_iter().peekable();
-        while separate.peek().is_some() {
-            let run = next_run(&mut separate, RUN_BYTES, |(found, _)| found.value.len());
-            let (found, positions): (Vec<Found>, Vec<Vec<usize>>) = run.into_iter().unzip();
-            let values = self.generation.values(self.exchange, &found).await;
-            for ((found, value), positions) in found.iter().zip(values).zip(positions) {
-                self.end_value(&positions, value.map_err(|error| self.generation.at_found(found, error)));
-            }
+        let (found, positions): (Vec<Found>, Vec<Vec<usize>>) = separate.into_iter().unzip();
+        let values = self.generation.values(self.exchange, &found).await;
+        for ((found, value), positions) in found.iter().zip(values).zip(positions) {
+            self.end_value(&positions, value.map_err(|error| self.generation.at_found(found, error)));
         }
     }
 

@@ -5,6 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use sharddb_format::internal::checks::ChecksPlace;
 use sharddb_format::internal::description::Texts;
 use sharddb_format::internal::ids::{Location, ShardNumber};
 use sharddb_format::internal::info::{self, Info};
@@ -18,6 +19,7 @@ use crate::block_store::BlockStore;
 use crate::minishard::MinishardFormat;
 use crate::objects::{Objects, Span, Totals, Unread};
 use crate::operation::Exchange;
+use crate::plan::RequestCost;
 use crate::request::{Body, RemoteValue};
 use crate::table::Table;
 
@@ -27,6 +29,34 @@ const SMALL_INDEXES: u64 = 8 << 10;
 
 /// And if there are at most this many shards, each of which takes a request.
 const MOST_SMALL_SHARDS: usize = 64;
+
+/// What is read of a generation at the same time as its manifest, before it is known what there is.
+#[derive(Default)]
+pub(crate) struct FirstBytes {
+    table: Option<Body>,
+    /// Those of the only shard of a small store.
+    shard: Option<Body>,
+}
+
+impl FirstBytes {
+    /// Returns what to read in a directory.
+    pub(crate) fn spans(shared: &Shared, directory: &str) -> Vec<Span> {
+        let table = (format!("{directory}{}", manifest::MINISHARDS), shared.whole_table_bytes);
+        let spans = [table, (FirstBytes::shard_object(directory), SMALL_INDEXES)].into_iter();
+        let spans = spans.filter(|(_, bytes)| *bytes > 0);
+        spans.map(|(object, bytes)| Span { object, range: 0..bytes, needed: 1 }).collect()
+    }
+
+    /// Keeps what was read.
+    pub(crate) fn keep(&mut self, span: &Span, bytes: Body) {
+        let is_table = span.object.ends_with(manifest::MINISHARDS);
+        *if is_table { &mut self.table } else { &mut self.shard } = Some(bytes);
+    }
+
+    fn shard_object(directory: &str) -> String {
+        format!("{directory}0.shard")
+    }
+}
 
 /// What all generations of a reader share.
 pub(crate) struct Shared {
@@ -39,6 +69,7 @@ pub(crate) struct Shared {
     pub(crate) max_value_bytes: u64,
     pub(crate) max_index_bytes: u64,
     pub(crate) whole_table_bytes: u64,
+    pub(crate) request_cost: RequestCost,
     pub(crate) cache: Cache,
     pub(crate) block_store: Option<Arc<dyn BlockStore>>,
     pub(crate) totals: Arc<Totals>,
@@ -61,6 +92,8 @@ pub(crate) struct RemoteGeneration {
     pub(crate) spec: ShardingSpec,
     pub(crate) layout: Option<Layout>,
     pub(crate) manifest: Option<Manifest>,
+    /// The bytes of all minishard indexes and padding.
+    pub(crate) index_bytes: u64,
     pub(crate) table: Option<Table>,
     /// The verified shard indexes of a small store without a table.
     pub(crate) small_indexes: HashMap<ShardNumber, Body>,
@@ -118,6 +151,7 @@ impl RemoteGeneration {
             info: text,
             spec: description.spec,
             layout: manifest.as_ref().map(|manifest| manifest.layout).or(description.layout),
+            index_bytes: manifest.as_ref().map_or(0, index_bytes),
             manifest,
             table: None,
             small_indexes: HashMap::new(),
@@ -126,39 +160,52 @@ impl RemoteGeneration {
         })
     }
 
-    /// Reads the minishard table, or the shard indexes of a small store. Without them, lookups read shard indexes.
-    pub(crate) async fn read_places(&mut self, exchange: &Exchange) -> Result<()> {
-        self.table = self.read_table(exchange).await;
+    /// Reads the beginning of the minishard table, or the shard indexes of a small store, as far as they were not read with
+    /// the manifest. Without them, lookups read shard indexes.
+    pub(crate) async fn read_places(&mut self, exchange: &Exchange, first: FirstBytes) -> Result<()> {
+        self.table = self.read_table(exchange, first.table).await;
         if self.table.is_none() {
-            self.read_small_indexes(exchange).await?;
+            self.read_small_indexes(exchange, first.shard).await?;
         }
         Ok(())
     }
 
-    async fn read_table(&self, exchange: &Exchange) -> Option<Table> {
+    async fn read_table(&self, exchange: &Exchange, first: Option<Body>) -> Option<Table> {
         let manifest = self.manifest.as_ref()?;
         let (shards, len) = (manifest.shards.len(), manifest.auxiliary(manifest::MINISHARDS)?.checksum.bytes);
-        let first = Table::first_read(len, self.shared.whole_table_bytes, shards);
-        if first == 0 {
-            return None;
-        }
-        let first = self.objects.read(exchange, &Span::exact(self.table_object(), 0..first)).await.ok()?;
+        let wanted = Table::first_read(len, self.shared.whole_table_bytes, shards);
+        let first = match first.filter(|first| first.as_slice().len() as u64 >= wanted) {
+            Some(first) => first,
+            None if wanted == 0 => return None,
+            None => self.objects.read(exchange, &Span::exact(self.table_object(), 0..wanted)).await.ok()?,
+        };
         Table::read(first, len, shards)
     }
 
-    async fn read_small_indexes(&mut self, exchange: &Exchange) -> Result<()> {
+    async fn read_small_indexes(&mut self, exchange: &Exchange, first: Option<Body>) -> Result<()> {
         let Some(manifest) = &self.manifest else { return Ok(()) };
         let len = self.spec.shard_index_len();
         let count = manifest.shards.len();
         if count > MOST_SMALL_SHARDS || len.saturating_mul(count as u64) > SMALL_INDEXES {
             return Ok(());
         }
-        let spans = manifest.shards.iter().map(|shard| Span::exact(self.shard_object(shard.number), 0..len));
-        let spans: Vec<Span> = spans.collect();
         let mut indexes = HashMap::new();
+        let (mut shards, mut spans) = (Vec::new(), Vec::new());
+        for shard in &manifest.shards {
+            let span = Span::exact(self.shard_object(shard.number), 0..len);
+            let first = first.as_ref().filter(|_| span.object == FirstBytes::shard_object(&self.directory));
+            let index = first.and_then(|first| span.value_of(&span, first));
+            match index.and_then(|index| self.check_shard_index(shard, index.into_body()).ok()) {
+                Some(index) => drop(indexes.insert(shard.number, index)),
+                None => {
+                    shards.push(shard);
+                    spans.push(span);
+                }
+            }
+        }
         let mut failed = None;
         let answered = |at: usize, answer: Result<RemoteValue, Unread>| {
-            let (Some(shard), Some(span)) = (manifest.shards.get(at), spans.get(at)) else { return };
+            let (Some(shard), Some(span)) = (shards.get(at), spans.get(at)) else { return };
             let read = answer.map_err(|unread| self.explain(span, &unread));
             match read.and_then(|index| self.check_shard_index(shard, index.into_body())) {
                 Ok(index) => drop(indexes.insert(shard.number, index)),
@@ -167,7 +214,7 @@ impl RemoteGeneration {
                 Err(error) => failed = Some(error),
             }
         };
-        self.objects.read_planned(exchange, &spans, answered).await;
+        self.objects.read_planned(exchange, self.shared.request_cost, &spans, answered).await;
         self.small_indexes = indexes;
         failed.map_or(Ok(()), Err)
     }
@@ -252,6 +299,14 @@ impl RemoteGeneration {
     pub(crate) fn has_raw_indexes(&self) -> bool {
         self.spec.minishard_index_encoding() == Encoding::Raw
     }
+}
+
+/// Returns the bytes of all minishard indexes: what the shards have besides shard indexes, values and checks. Padding and
+/// preambles count as well.
+fn index_bytes(manifest: &Manifest) -> u64 {
+    let bytes = manifest.shards.iter().map(|shard| shard.bytes.saturating_sub(manifest.sharding.shard_index_len()));
+    let bytes = bytes.fold(0, u64::saturating_add).saturating_sub(manifest.value_bytes);
+    bytes.saturating_sub(ChecksPlace::total_len(manifest.keys, manifest.layout))
 }
 
 fn no_manifest() -> Error {

@@ -11,7 +11,6 @@ use sharddb_format::{Error, ErrorKind, Result};
 use crate::generation::RemoteGeneration;
 use crate::key_file::RemoteKeyFile;
 use crate::operation::{Exchange, Operation};
-use crate::rounds::Reads;
 use crate::scan::Position;
 use crate::snapshot::RemoteSnapshot;
 use crate::walk::{Rows, Walk};
@@ -141,7 +140,7 @@ impl KeyRangeState {
 
     /// Reads the keys of a range from the minishard indexes, and sorts them.
     async fn sorted(&self, exchange: &Exchange, bounds: KeyBounds) -> Result<Vec<u64>> {
-        let mut walk = Walk::new(self.generation.clone(), bounds, Reads::Indexes)?;
+        let mut walk = Walk::new(self.generation.clone(), bounds, 0)?;
         let mut keys = Vec::new();
         while let Some(visited) = walk.next_minishard(exchange).await? {
             let mut rows = Rows::new(visited);

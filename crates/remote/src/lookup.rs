@@ -3,7 +3,7 @@
 //! ```text
 //! key        -> shard, minishard       hash; no request if the manifest does not list the shard
 //! minishard  -> place of its index     place: table or shard index, in memory or one request
-//!            -> index                  acquire: one request, with the values of a short minishard
+//!            -> index                  acquire: one request, with the values if they take less than a request
 //!            -> row -> value           verified and decoded; one request if it did not come with the index
 //! ```
 
@@ -218,7 +218,7 @@ impl RemoteGeneration {
     }
 
     async fn read_minishard(&self, exchange: &Exchange, location: Location, place: &Place) -> Result<Block> {
-        let read = self.read_of_minishard(location, place)?;
+        let read = self.read_of_minishard(location, place, 1)?;
         self.acquire_one(exchange, read).await
     }
 }

@@ -70,7 +70,8 @@ impl MinishardFormat {
             return Ok(Parsed::Minishard(Minishard { index: Index::InPlace(range), bytes, start, checks }));
         }
         let sorted = Index::Sorted(SortedIndex::new(view));
-        let has_values = decoded.is_raw() && end < start.saturating_add(bytes.as_slice().len() as u64);
+        let has_values =
+            start < index.start || decoded.is_raw() && end < start.saturating_add(bytes.as_slice().len() as u64);
         if has_values {
             return Ok(Parsed::Minishard(Minishard { index: sorted, bytes, start, checks }));
         }

@@ -8,10 +8,10 @@ use sharddb_format::internal::manifest::{self, Manifest};
 use sharddb_format::{Error, ErrorKind, Result};
 
 use crate::bucket_current;
-use crate::generation::{RemoteGeneration, Shared};
+use crate::generation::{FirstBytes, RemoteGeneration, Shared};
 use crate::objects::{Objects, Unread};
-use crate::operation::Exchange;
-use crate::request::{Body, Request, Response};
+use crate::operation::{Exchange, Outgoing};
+use crate::request::{Body, Response};
 
 /// A generation may be removed between the reads of `current` and of its files. Then `current` is read again, this often.
 const ATTEMPTS: usize = 2;
@@ -51,18 +51,18 @@ impl Served {
 
     async fn try_open(shared: &Arc<Shared>, exchange: &Exchange) -> Result<Served> {
         let root = shared.objects();
-        let current = root.read_whole(exchange, bucket_current::FILE_NAME, bucket_current::MAX_BYTES, None).await;
-        match current {
-            Ok(current) => Served::of_current(shared, exchange, current).await,
+        let Files { current, content } = Files::read(shared, exchange, true, shared.chosen.clone()).await;
+        match current.unwrap_or(Err(Unread::Missing)) {
+            Ok(current) => Served::of_current(shared, exchange, current, Some(content)).await,
             Err(Unread::Failed(error)) if shared.chosen.is_some() => Err(error),
             Err(Unread::Missing) if shared.chosen.is_some() => Err(no_history(&root)),
-            Err(Unread::Missing) => match Served::of_root(shared, exchange).await? {
+            Err(Unread::Missing) => match Served::of_root(shared, exchange, content).await? {
                 Some(served) => Ok(served),
                 None => Err(nothing_at_root(&root)),
             },
             // stores answer "no permission" for a missing object, if listing is not permitted
             Err(Unread::Failed(error)) if error.io_kind() == Some(io::ErrorKind::PermissionDenied) => {
-                match Served::of_root(shared, exchange).await {
+                match Served::of_root(shared, exchange, content).await {
                     Ok(Some(served)) => Ok(served),
                     Ok(None) | Err(_) => Err(error),
                 }
@@ -71,39 +71,46 @@ impl Served {
         }
     }
 
-    /// Opens the chosen generation, or the one that the text of `current` names.
-    async fn of_current(shared: &Arc<Shared>, exchange: &Exchange, current: Response) -> Result<Served> {
+    /// Opens the chosen generation, or the one that the text of `current` names: from its content, if that was read with `current`.
+    async fn of_current(
+        shared: &Arc<Shared>,
+        exchange: &Exchange,
+        current: Response,
+        read: Option<Content>,
+    ) -> Result<Served> {
         let path = shared.objects().path(bucket_current::FILE_NAME);
         let name = directory_of(shared, current.body.as_slice()).map_err(|error| error.at_path(&path))?;
         let watched = Watched { object: bucket_current::FILE_NAME, etag: current.etag, text: current.body };
-        let files = Files::read(shared, exchange, Some(name.clone())).await?;
-        let info = match files.info {
-            Ok(info) => info.body,
-            Err(Unread::Missing) => return Err(files.objects.gone(&format!("{name}/{}", info::FILE_NAME))),
-            Err(unread) => return Err(failed(unread, &files.objects, &format!("{name}/{}", info::FILE_NAME))),
+        let content = match read.filter(|read| read.generation.as_ref() == Some(&name)) {
+            Some(content) => content,
+            None => Files::read(shared, exchange, false, Some(name.clone())).await.content,
         };
-        let manifest = match files.manifest {
-            Err(Unread::Missing) => return Err(files.objects.gone(&format!("{name}/{}", manifest::FILE_NAME))),
-            manifest => parsed(manifest, &files.objects, &format!("{name}/{}", manifest::FILE_NAME)),
-        };
-        let generation = opened(shared, exchange, Some(name), (info, manifest), files.objects).await?;
+        for (file, object) in [(&content.info, info::FILE_NAME), (&content.manifest, manifest::FILE_NAME)] {
+            if let Err(Unread::Missing) = file {
+                return Err(content.objects.gone(&format!("{name}/{object}")));
+            }
+        }
+        let info =
+            content.info.map_err(|unread| failed(unread, &content.objects, &format!("{name}/{}", info::FILE_NAME)))?;
+        let manifest = parsed(content.manifest, &content.objects, &format!("{name}/{}", manifest::FILE_NAME));
+        let generation =
+            opened(shared, exchange, Some(name), (info.body, manifest), content.first, content.objects).await?;
         Ok(Served { generation, watched })
     }
 
-    /// Opens the directory at the root; `None` if it has no `info`.
-    async fn of_root(shared: &Arc<Shared>, exchange: &Exchange) -> Result<Option<Served>> {
-        let files = Files::read(shared, exchange, None).await?;
-        let info = match files.info {
+    /// Opens the directory at the root from its content; `None` if it has no `info`.
+    async fn of_root(shared: &Arc<Shared>, exchange: &Exchange, content: Content) -> Result<Option<Served>> {
+        let info = match content.info {
             Ok(info) => info,
             Err(Unread::Missing) if shared.spec.is_some() => {
                 Response { body: Body::new(Vec::new()), etag: None, object_len: None }
             }
             Err(Unread::Missing) => return Ok(None),
-            Err(unread) => return Err(failed(unread, &files.objects, info::FILE_NAME)),
+            Err(unread) => return Err(failed(unread, &content.objects, info::FILE_NAME)),
         };
         let watched = Watched { object: info::FILE_NAME, etag: info.etag, text: info.body.clone() };
-        let manifest = parsed(files.manifest, &files.objects, manifest::FILE_NAME);
-        let generation = opened(shared, exchange, None, (info.body, manifest), files.objects).await?;
+        let manifest = parsed(content.manifest, &content.objects, manifest::FILE_NAME);
+        let generation = opened(shared, exchange, None, (info.body, manifest), content.first, content.objects).await?;
         Ok(Some(Served { generation, watched }))
     }
 
@@ -137,7 +144,7 @@ impl Served {
             let watched = Watched { object, etag: found.etag, text: found.body };
             return Ok(Refreshed::Same(Served { generation: self.generation.clone(), watched }));
         }
-        let other = match Served::of_current(shared, exchange, found).await {
+        let other = match Served::of_current(shared, exchange, found, None).await {
             Err(error) if error.kind() == ErrorKind::GenerationGone => Served::open(shared, exchange).await,
             other => other,
         };
@@ -153,35 +160,59 @@ fn directory_of(shared: &Shared, current: &[u8]) -> Result<String> {
     }
 }
 
-/// The two files that describe a directory.
+/// What is read of a data set at the same time.
 struct Files {
+    current: Option<Result<Response, Unread>>,
+    content: Content,
+}
+
+/// The two files that describe a generation, or the directory at the root, and the first bytes of others.
+struct Content {
+    generation: Option<String>,
     info: Result<Response, Unread>,
     manifest: Result<Response, Unread>,
+    first: FirstBytes,
     objects: Objects,
 }
 
 impl Files {
-    /// Reads both at the same time. The manifest of a foreign directory costs a request, but no time, and no damage of
-    /// `info` can make a native directory foreign.
-    async fn read(shared: &Shared, exchange: &Exchange, generation: Option<String>) -> Result<Files> {
-        let objects = shared.objects();
-        let directory = generation.map(|name| format!("{name}/")).unwrap_or_default();
-        let names = [info::FILE_NAME, manifest::FILE_NAME].map(|name| format!("{directory}{name}"));
-        let caps = [info::MAX_BYTES, manifest::MAX_BYTES];
-        let requests: Vec<Request> =
-            names.iter().zip(caps).map(|(name, most)| objects.request_whole(name, most, None)).collect();
-        let mut answers = [None, None];
-        exchange
-            .fetch_all(requests, |at, answer| {
-                if let (Some(slot), Some(name), Some(most)) = (answers.get_mut(at), names.get(at), caps.get(at)) {
-                    *slot = Some(objects.accept_whole(name, *most, answer));
-                }
-            })
-            .await;
-        let [Some(info), Some(manifest)] = answers else {
-            return Err(Error::internal("expected an answer to each request"));
+    /// Reads `current`, if wanted, and the content of a generation or of the root. What is not there costs a request, but no
+    /// time, and no damage of `info` can make a native directory foreign.
+    async fn read(shared: &Shared, exchange: &Exchange, with_current: bool, generation: Option<String>) -> Files {
+        let (root, objects) = (shared.objects(), shared.objects());
+        let directory = generation.as_ref().map(|name| format!("{name}/")).unwrap_or_default();
+        let [info, manifest] = [info::FILE_NAME, manifest::FILE_NAME].map(|name| format!("{directory}{name}"));
+        let mut requests = vec![
+            objects.request_whole(&info, info::MAX_BYTES, None),
+            objects.request_whole(&manifest, manifest::MAX_BYTES, None),
+        ];
+        let spans = if generation.is_some() { FirstBytes::spans(shared, &directory) } else { Vec::new() };
+        requests.extend(spans.iter().map(|span| objects.request(span)));
+        if with_current {
+            requests.push(root.request_whole(bucket_current::FILE_NAME, bucket_current::MAX_BYTES, None));
+        }
+        let mut content = Content {
+            generation,
+            info: Err(Unread::Missing),
+            manifest: Err(Unread::Missing),
+            first: FirstBytes::default(),
+            objects,
         };
-        Ok(Files { info, manifest, objects })
+        let mut current = None;
+        let answered = |at: usize, answer| match (at, at.checked_sub(2).and_then(|at| spans.get(at))) {
+            (0, _) => content.info = content.objects.accept_whole(&info, info::MAX_BYTES, answer),
+            (1, _) => content.manifest = content.objects.accept_whole(&manifest, manifest::MAX_BYTES, answer),
+            (_, Some(span)) => {
+                if let Ok(bytes) = content.objects.accept(span, content.objects.counted(answer)) {
+                    content.first.keep(span, bytes);
+                }
+            }
+            (_, None) => {
+                current = Some(root.accept_whole(bucket_current::FILE_NAME, bucket_current::MAX_BYTES, answer));
+            }
+        };
+        exchange.fetch_all(requests.into_iter().map(Outgoing::from).collect(), answered).await;
+        Files { current, content }
     }
 }
 
@@ -190,10 +221,11 @@ async fn opened(
     exchange: &Exchange,
     name: Option<String>,
     (info, manifest): (Body, Result<Option<Manifest>>),
+    first: FirstBytes,
     objects: Objects,
 ) -> Result<Arc<RemoteGeneration>> {
     let mut generation = RemoteGeneration::describe(shared.clone(), name, info, manifest, objects)?;
-    generation.read_places(exchange).await?;
+    generation.read_places(exchange, first).await?;
     Ok(Arc::new(generation))
 }
 

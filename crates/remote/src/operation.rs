@@ -13,8 +13,11 @@ use std::task::{Context, Poll, Waker};
 use sharddb_format::Result;
 use sharddb_format::internal::locks::lock;
 
-use crate::request::{Failure, Request, Response};
+use crate::request::{Failure, Request, Response, Wanted};
 use crate::shared_request::{RequestId, Role, SharedRequest};
+
+/// Upper bound on the bytes of the requests of an operation that are in flight at a time, unless a single one is longer.
+const IN_FLIGHT_BYTES: u64 = 32 << 20;
 
 /// An operation that needs reads from an object store: a lookup, for example.
 ///
@@ -106,6 +109,13 @@ impl<T> fmt::Debug for Operation<'_, T> {
     }
 }
 
+/// A request to be made.
+pub(crate) struct Outgoing {
+    request: Request,
+    role: Role,
+    shared: Weak<SharedRequest>,
+}
+
 /// The requests of an operation and the answers to them.
 #[derive(Clone, Default)]
 pub(crate) struct Exchange(Arc<Mutex<State>>);
@@ -121,7 +131,7 @@ struct State {
 impl Exchange {
     /// Makes a request and waits for the answer.
     pub(crate) async fn fetch(&self, request: Request) -> Result<Response, Failure> {
-        let number = self.state().send(request);
+        let number = self.state().send(request.into());
         poll_fn(|_| match self.state().answers.remove(&number) {
             Some(answer) => Poll::Ready(answer),
             None => Poll::Pending,
@@ -129,32 +139,31 @@ impl Exchange {
         .await
     }
 
-    /// Makes all requests at once, and calls `f` with the position and the answer of each, in the order of arrival.
-    pub(crate) async fn fetch_all(
-        &self,
-        requests: impl IntoIterator<Item = Request>,
-        f: impl FnMut(usize, Result<Response, Failure>),
-    ) {
-        let numbers: Vec<u64> = requests.into_iter().map(|request| self.state().send(request)).collect();
-        self.receive(numbers, f).await;
-    }
-
-    /// Makes a request that other operations share. Returns the number of the answer.
-    pub(crate) fn send_shared(&self, request: &Arc<SharedRequest>, role: Role) -> u64 {
-        self.state().push(request.request.clone(), role, Arc::downgrade(request))
-    }
-
-    /// Waits for the answers with these numbers, and calls `f` with the position and the answer of each, in the order of
-    /// arrival. Takes every answer, so no other future of the operation may wait for one meanwhile.
-    pub(crate) async fn receive(&self, numbers: Vec<u64>, mut f: impl FnMut(usize, Result<Response, Failure>)) {
-        let mut waiting: HashMap<u64, usize> = numbers.into_iter().zip(0..).collect();
+    /// Makes requests, in their order and as long as those in flight have at most [`IN_FLIGHT_BYTES`]; a single one may have
+    /// more. Calls `f` with the position and the answer of each, in the order of arrival.
+    ///
+    /// Takes every answer, so no other future of the operation may wait for one meanwhile.
+    pub(crate) async fn fetch_all(&self, requests: Vec<Outgoing>, mut f: impl FnMut(usize, Result<Response, Failure>)) {
+        let mut left = requests.into_iter().enumerate().peekable();
+        let mut waiting: HashMap<u64, (usize, u64)> = HashMap::new();
+        let mut in_flight = 0;
         poll_fn(|_| {
             let arrived: Vec<_> = self.state().answers.drain().collect(); // `f` runs without the lock
             for (number, answer) in arrived {
                 match waiting.remove(&number) {
-                    Some(at) => f(at, answer),
+                    Some((at, bytes)) => {
+                        in_flight -= bytes;
+                        f(at, answer);
+                    }
                     None => debug_assert!(false, "an answer for which another future of the operation waits"),
                 }
+            }
+            while let Some((at, next)) =
+                left.next_if(|(_, next)| in_flight == 0 || in_flight.saturating_add(next.bytes()) <= IN_FLIGHT_BYTES)
+            {
+                let bytes = next.bytes();
+                in_flight += bytes;
+                waiting.insert(self.state().send(next), (at, bytes));
             }
             if waiting.is_empty() { Poll::Ready(()) } else { Poll::Pending }
         })
@@ -171,12 +180,29 @@ impl Exchange {
     }
 }
 
-impl State {
-    fn send(&mut self, request: Request) -> u64 {
-        self.push(request, Role::First, Weak::new())
+impl Outgoing {
+    /// Creates a request that other operations share.
+    pub(crate) fn shared(request: &Arc<SharedRequest>, role: Role) -> Outgoing {
+        Outgoing { request: request.request.clone(), role, shared: Arc::downgrade(request) }
     }
 
-    fn push(&mut self, request: Request, role: Role, shared: Weak<SharedRequest>) -> u64 {
+    /// The bytes of the answer; zero for a whole object, whose length is not known.
+    fn bytes(&self) -> u64 {
+        match &self.request.wanted {
+            Wanted::Bytes(range) => range.end.saturating_sub(range.start),
+            Wanted::Whole { .. } => 0,
+        }
+    }
+}
+
+impl From<Request> for Outgoing {
+    fn from(request: Request) -> Outgoing {
+        Outgoing { request, role: Role::First, shared: Weak::new() }
+    }
+}
+
+impl State {
+    fn send(&mut self, Outgoing { request, role, shared }: Outgoing) -> u64 {
         let number = self.next_number;
         self.next_number += 1;
         self.stats.requests += u64::from(role == Role::First);

@@ -12,6 +12,7 @@ use crate::block_store::BlockStore;
 use crate::generation::Shared;
 use crate::open::Served;
 use crate::operation::Operation;
+use crate::plan::RequestCost;
 use crate::reader::RemoteReader;
 use crate::table::DEFAULT_WHOLE_TABLE_BYTES;
 
@@ -31,6 +32,7 @@ pub struct RemoteOptions {
     spec: Option<ShardingSpec>,
     cache_bytes: u64,
     whole_table_bytes: u64,
+    request_cost: Option<RequestCost>,
     max_value_bytes: u64,
     max_index_bytes: u64,
     block_store: Option<Arc<dyn BlockStore>>,
@@ -45,6 +47,7 @@ impl Default for RemoteOptions {
             spec: None,
             cache_bytes: 64 << 20,
             whole_table_bytes: DEFAULT_WHOLE_TABLE_BYTES,
+            request_cost: None,
             max_value_bytes: DEFAULT_MAX_VALUE_BYTES,
             max_index_bytes: DEFAULT_MAX_INDEX_BYTES,
             block_store: None,
@@ -98,12 +101,34 @@ impl RemoteOptions {
     }
 
     /// Sets the maximum length in bytes of a minishard table that is read as a whole when a generation is opened, and kept
-    /// besides the cache. The blocks of a longer one are read on demand, 64 KiB at a time, and cached. Default: 4 MiB.
+    /// besides the cache. Of a longer one only the beginning is, and the rest is read by need, 64 KiB at a time, and cached.
+    /// Default: 1 MiB.
     ///
-    /// Lower it, to 0 for example, for a program that looks up few keys.
+    /// It is read at the same time as the manifest. With 0, only the head is read, in another round of requests.
     pub fn whole_table_bytes(&mut self, bytes: u64) -> &mut RemoteOptions {
         self.whole_table_bytes = bytes;
         self
+    }
+
+    /// Sets what a request costs, in bytes that arrive in the same time: latency times bandwidth, divided by the requests that
+    /// are in flight at a time. At least 16 KiB. Default: 64 KiB, the cost at 20 ms, 100 MB/s and 32 requests in flight; 16 KiB
+    /// for a `RemoteDb` of a `LocalFileSystem`.
+    ///
+    /// It decides what is read to save requests. A gap between two ranges of an object is read if it is shorter; the values
+    /// of a minishard are read with its index if they are shorter than the cost of a request for each key that is looked up
+    /// in it. So the bytes that nobody asked for are at most this many for each request that they save. No request for
+    /// several ranges is longer than 64 times this.
+    ///
+    /// Raise it for a long way with much bandwidth, and lower it where bytes are dear.
+    pub fn request_cost(&mut self, bytes: u64) -> &mut RemoteOptions {
+        self.request_cost = Some(RequestCost::new(bytes));
+        self
+    }
+
+    /// Sets the default for what a request costs.
+    #[cfg(feature = "object_store")]
+    pub(crate) fn default_request_cost(&mut self, cost: RequestCost) {
+        self.request_cost.get_or_insert(cost);
     }
 
     /// Sets the cap in bytes on a value. A larger one is an error of kind `TooLarge`. Default: 1 GiB.
@@ -130,8 +155,9 @@ impl RemoteOptions {
     /// Opens the data set: the generation that `current` names or, if there is no `current`, the directory at the root,
     /// a generation or foreign data.
     ///
-    /// Cost: `current`; then `info` and the manifest at the same time; then the minishard table, or the shard indexes of
-    /// a small store without one.
+    /// Cost: two rounds of requests: `current`, then `info`, the manifest and the minishard table at the same time. One for
+    /// foreign data, and for a [`generation`] that is chosen by the name of its directory. One more for the shard indexes of a
+    /// store of several shards with fewer than 512 minishards, and for the table of a generation at the root.
     ///
     /// # Errors
     ///
@@ -163,6 +189,7 @@ impl RemoteOptions {
             max_value_bytes: self.max_value_bytes,
             max_index_bytes: self.max_index_bytes,
             whole_table_bytes: self.whole_table_bytes,
+            request_cost: self.request_cost.unwrap_or(RequestCost::OF_OBJECT_STORES),
             cache: Cache::new(self.cache_bytes),
             block_store: self.block_store.clone(),
             totals: Arc::default(),
@@ -180,6 +207,7 @@ impl fmt::Debug for RemoteOptions {
             .field("spec", &self.spec)
             .field("cache_bytes", &self.cache_bytes)
             .field("whole_table_bytes", &self.whole_table_bytes)
+            .field("request_cost", &self.request_cost)
             .field("max_value_bytes", &self.max_value_bytes)
             .field("max_index_bytes", &self.max_index_bytes)
             .field("block_store", &self.block_store.is_some())

@@ -5,7 +5,7 @@ use sharddb_format::internal::ids::Location;
 use sharddb_format::internal::minishard;
 use sharddb_format::internal::minishard_table;
 use sharddb_format::internal::shard_index::ShardIndexEntry;
-use sharddb_format::{Error, ErrorKind, Result};
+use sharddb_format::{Error, ErrorKind, HashFunction, Result};
 
 use crate::block::{Block, BlockContent, BlockName, BlockRead};
 use crate::generation::RemoteGeneration;
@@ -19,19 +19,17 @@ const WHOLE_SHARD_INDEX: u64 = 64 << 10;
 /// entry.
 const SHARD_INDEX_BLOCK: u64 = 8 << 10;
 
-/// A minishard with a raw index is read as a whole if index, checks and values have at most this many bytes: that is one
-/// request instead of two, and takes little longer than a short one.
-pub(crate) const WHOLE_MINISHARD: u64 = 64 << 10;
+/// An upper bound on the rows of most gzip indexes that cannot be estimated from their length. Their checks take 16 KiB,
+/// less than a request costs.
+const UNKNOWN_ROWS: u64 = 4096;
 
 /// The place of a minishard that has keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Place {
     /// The encoded index.
     pub(crate) index: ByteRange,
-    /// The end of the values after a raw index, if it is known.
-    extent_end: Option<u64>,
-    /// An estimate of the number of rows.
-    likely_rows: u64,
+    /// The index with all values, if it is known where these are; without the checks after a gzip index.
+    whole: Option<ByteRange>,
 }
 
 /// The place of a minishard, or the block that states it.
@@ -52,8 +50,8 @@ impl RemoteGeneration {
             Some((table, described))
         });
         let Some((table, described)) = described else { return self.known_place_by_shard_index(location) };
-        match table.whole() {
-            Some(whole) => self.known_place_by_table(location, described, whole.as_slice(), 0),
+        match table.first_with(&described) {
+            Some(first) => self.known_place_by_table(location, described, first, 0),
             None => {
                 let range = table.group_range(described.group());
                 Ok(PlaceStep::Read(BlockRead {
@@ -81,9 +79,19 @@ impl RemoteGeneration {
         let base = self.spec.shard_index_len();
         let index = minishard::index_range(location.minishard, stated.index, base, record.bytes);
         let Some(index) = index.map_err(|_| self.wrong_table())? else { return Ok(PlaceStep::Place(None)) };
-        let extent_end = Some(base.saturating_add(stated.next).min(record.bytes));
-        let likely_rows = self.likely_rows(location, index, stated.minishards, stated.index_bytes);
-        Ok(PlaceStep::Place(Some(Place { index, extent_end, likely_rows })))
+        let before = stated.before.map(|before| base.saturating_add(before));
+        let next = base.saturating_add(stated.next).min(record.bytes);
+        Ok(PlaceStep::Place(Some(self.place_between(before, index, next))))
+    }
+
+    /// Returns the place of an index between the end of the index before it and the beginning of the next one.
+    fn place_between(&self, before: Option<u64>, index: ByteRange, next: u64) -> Place {
+        let whole = match before {
+            _ if self.has_raw_indexes() => Some(ByteRange { end: next.max(index.end), ..index }),
+            Some(before) => Some(ByteRange { start: before.min(index.start), ..index }),
+            None => None,
+        };
+        Place { index, whole }
     }
 
     /// Returns the error for a table that is wrong although its checksums match.
@@ -131,21 +139,24 @@ impl RemoteGeneration {
         }
     }
 
-    /// Returns the read of a minishard at a place.
+    /// Returns the read of a minishard at a place, of which `values` are wanted: with all its values, if they take less than
+    /// requests for the wanted ones.
     ///
     /// Errors: `TooLarge` if the index is longer than the cap; `Corrupt` if the shard ends before its checks.
-    pub(crate) fn read_of_minishard(&self, location: Location, place: &Place) -> Result<BlockRead> {
+    pub(crate) fn read_of_minishard(&self, location: Location, place: &Place, values: u64) -> Result<BlockRead> {
         let format = self.minishard_format();
         minishard::check_index_len(place.index, format.max_index_bytes)?;
-        let ByteRange { start, end: index_end } = place.index;
+        let index_end = place.index.end;
         let shard_len = self.shard_len(location.shard).unwrap_or(u64::MAX);
+        let cost = self.shared.request_cost;
+        let is_cheap =
+            |whole: &ByteRange| cost.pays_for(whole.len() - place.index.len(), values) && whole.len() <= cost.longest();
+        let ByteRange { start, end: whole_end } = place.whole.filter(is_cheap).unwrap_or(place.index);
         let (end, needed_end) = if self.has_raw_indexes() {
-            let checks_end = index_end.saturating_add(format.checks_len_of_raw(place.index.len()));
-            let whole = place.extent_end.filter(|end| end.saturating_sub(start) <= WHOLE_MINISHARD);
-            let end = whole.map_or(checks_end, |end| end.max(checks_end));
+            let end = whole_end.max(index_end.saturating_add(format.checks_len_of_raw(place.index.len())));
             (end, end)
         } else {
-            let end = index_end.saturating_add(format.likely_checks_len(place.likely_rows));
+            let end = index_end.saturating_add(format.likely_checks_len(self.likely_rows(location, place.index)));
             let end = end.min(shard_len);
             (end, if shard_len == u64::MAX { index_end } else { end })
         };
@@ -164,13 +175,6 @@ impl RemoteGeneration {
             span,
             wanted: BlockContent::Minishard(location, place.index),
         })
-    }
-
-    /// Returns the read of the index and the checks of a minishard, without its values.
-    ///
-    /// Errors: those of [`read_of_minishard`](Self::read_of_minishard).
-    pub(crate) fn read_of_index(&self, location: Location, place: &Place) -> Result<BlockRead> {
-        self.read_of_minishard(location, &Place { extent_end: None, ..*place })
     }
 
     /// Returns the read of the entry of a minishard: of the whole shard index, if it is short or has a checksum.
@@ -208,39 +212,41 @@ impl RemoteGeneration {
             (stored.stated_range(), self.spec.shard_index_len(), self.shard_len(location.shard));
         let index = minishard::index_range(location.minishard, stated, base, shard_len.unwrap_or(u64::MAX))?;
         let Some(index) = index else { return Ok(None) };
-        let extent_end = self.small_indexes.contains_key(&location.shard).then(|| {
-            let next = next_start(bytes, stated).map(|next| base.saturating_add(next));
-            next.unwrap_or(u64::MAX).min(shard_len.unwrap_or(u64::MAX))
-        });
-        let is_small = self.small_indexes.contains_key(&location.shard);
-        let index_bytes = if is_small { index_bytes(bytes) } else { u64::MAX }; // a long one is not summed up
-        let likely_rows = self.likely_rows(location, index, self.spec.minishards(), index_bytes);
-        Ok(Some(Place { index, extent_end, likely_rows }))
+        let Some(len) = shard_len.filter(|_| self.small_indexes.contains_key(&location.shard)) else {
+            return Ok(Some(Place { index, whole: None })); // a long shard index is not searched for its neighbours
+        };
+        let (before, next) = neighbours(bytes, stated);
+        let next = next.map_or(len, |next| base.saturating_add(next).min(len));
+        Ok(Some(self.place_between(Some(base.saturating_add(before)), index, next)))
     }
 
-    /// Estimates the rows of an index: its share of the keys by its length among `minishards` minishards with
-    /// `index_bytes` bytes of indexes, which are assumed to have the keys of average ones; at least the average.
-    fn likely_rows(&self, location: Location, index: ByteRange, minishards: u64, index_bytes: u64) -> u64 {
-        let keys = self.record(location.shard).map_or(0, |record| record.keys);
-        let average = keys.div_ceil(self.spec.minishards());
-        let among = average.saturating_mul(minishards).min(keys);
-        let share = u128::from(among) * u128::from(index.len()) / u128::from(index_bytes.max(1));
-        u64::try_from(share).unwrap_or(u64::MAX).min(among).max(average)
+    /// Estimates the rows of a gzip index, by its share of the bytes of all indexes.
+    ///
+    /// Where the keys are not hashed, neighbours may compress to any length; padding and preambles count as indexes.
+    fn likely_rows(&self, location: Location, index: ByteRange) -> u64 {
+        let (Some(manifest), Some(record)) = (&self.manifest, self.record(location.shard)) else { return 0 };
+        let share = u128::from(manifest.keys) * u128::from(index.len()) / u128::from(self.index_bytes.max(1));
+        let at_least = match self.spec.hash_function() {
+            HashFunction::Identity => {
+                UNKNOWN_ROWS.min(1_u64.checked_shl(self.spec.preshift_bits().into()).unwrap_or(u64::MAX))
+            }
+            _ if manifest.layout.preambles || manifest.layout.value_alignment.get() > 1 => UNKNOWN_ROWS,
+            _ => record.keys.div_ceil(self.spec.minishards()),
+        };
+        u64::try_from(share).unwrap_or(u64::MAX).max(at_least).min(record.keys)
     }
 }
 
-/// Returns where the next minishard index begins, from the whole shard index.
-fn next_start(entries: &[u8], index: RelativeRange) -> Option<u64> {
-    indexes(entries).map(|other| other.start).filter(|start| *start >= index.end).min()
-}
-
-/// Returns the bytes of all minishard indexes, from the whole shard index.
-fn index_bytes(entries: &[u8]) -> u64 {
-    indexes(entries).map(|index| index.end.saturating_sub(index.start)).fold(0, u64::saturating_add)
-}
-
-/// Iterates over the ranges that entries state, without those of minishards without keys.
-fn indexes(entries: &[u8]) -> impl Iterator<Item = RelativeRange> {
+/// Returns where the index before another one ends and the next one begins, from the whole shard index.
+fn neighbours(entries: &[u8], index: RelativeRange) -> (u64, Option<u64>) {
     let entries = entries.chunks_exact(size_of::<ShardIndexEntry>()).filter_map(ShardIndexEntry::read);
-    entries.filter_map(|entry| entry.minishard_index())
+    let (mut before, mut next) = (0, None);
+    for other in entries.filter_map(|entry| entry.minishard_index()) {
+        if other.end <= index.start {
+            before = other.end.max(before);
+        } else if other.start >= index.end {
+            next = Some(next.map_or(other.start, |next: u64| next.min(other.start)));
+        }
+    }
+    (before, next)
 }

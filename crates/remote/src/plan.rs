@@ -1,26 +1,15 @@
 //! Plans requests by cost: merges ranges of one object that are close to each other.
-//!
-//! A request costs a round trip, and a fraction of a cent at a provider; in the time of one a client receives some 100 KB
-//! to megabytes. The limits below are lower than that, because 32 to 64 requests are in flight at a time, so that round
-//! trips overlap and the bandwidth is what is left.
-
-use std::cmp::Reverse;
-use std::collections::BinaryHeap;
 
 use crate::objects::{Objects, Span, Unread};
 use crate::operation::Exchange;
 use crate::request::RemoteValue;
 
-/// Upper bound on a gap that is read to save a request, in bytes. `object_store` merges up to 1 MiB, which
-/// reads a hundred times the bytes of short values.
-const REQUEST_COST: u64 = 16 << 10;
-
-/// Gaps take at most this fraction of the bytes that are wanted, the shortest ones first. Otherwise random keys of a small
-/// store would read most of it.
-const MOST_WASTE: u64 = 4;
-
-/// Ranges are not merged beyond this length, so that large parts arrive in parallel.
-const LONGEST: u64 = 4 << 20;
+/// What a request costs, in bytes that arrive in the same time.
+///
+/// In a round trip as many bytes arrive as latency times bandwidth, and the requests in flight share them. All that is
+/// read to save requests follows from this one number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct RequestCost(u64);
 
 /// A request for several ranges of an object.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -32,21 +21,55 @@ pub(crate) struct Merged {
     pub(crate) members: Vec<usize>,
 }
 
-/// Returns requests that cover all spans: each span is in one of them. O(n log n).
-pub(crate) fn merge<'a>(spans: impl IntoIterator<Item = &'a Span>) -> Vec<Merged> {
-    let mut merged: Vec<Merged> =
-        spans.into_iter().enumerate().map(|(at, span)| Merged { span: span.clone(), members: vec![at] }).collect();
-    merged
-        .sort_by(|one, next| (&one.span.object, one.span.range.start).cmp(&(&next.span.object, next.span.range.start)));
-    let longest_gap = affordable_gap(&merged);
-    let mut requests: Vec<Merged> = Vec::with_capacity(merged.len());
-    for next in merged {
-        match requests.last_mut() {
-            Some(last) if gap(&last.span, &next.span).is_some_and(|gap| gap <= longest_gap) => last.append(next),
-            _ => requests.push(next),
-        }
+impl RequestCost {
+    /// The cost at 20 ms, 100 MB/s and 32 requests in flight.
+    pub(crate) const OF_OBJECT_STORES: RequestCost = RequestCost(64 << 10);
+
+    /// The cost of a file, the least one.
+    pub(crate) const OF_FILES: RequestCost = RequestCost(16 << 10);
+
+    /// Requests grow up to this many times their cost, so that long parts arrive in parallel and nearly all of the time goes
+    /// into bytes.
+    const LONGEST: u64 = 64;
+
+    /// Creates a cost of `bytes`, at least 16 KiB.
+    pub(crate) fn new(bytes: u64) -> RequestCost {
+        RequestCost(bytes).max(RequestCost::OF_FILES)
     }
-    requests
+
+    /// Whether to read `bytes` that are not wanted if that saves `requests`.
+    pub(crate) fn pays_for(self, bytes: u64, requests: u64) -> bool {
+        bytes < self.0.saturating_mul(requests)
+    }
+
+    /// Upper bound on the bytes of a request for several ranges.
+    pub(crate) fn longest(self) -> u64 {
+        self.0.saturating_mul(RequestCost::LONGEST)
+    }
+
+    /// Returns requests that cover all spans: each span is in one of them. O(n log n).
+    ///
+    /// They read at most the bytes of the spans and the cost of the requests that they save. Of an object whose spans do not
+    /// overlap, they are at most one more than the bytes from its first span to its last one have costs.
+    pub(crate) fn merge<'a>(self, spans: impl IntoIterator<Item = &'a Span>) -> Vec<Merged> {
+        let mut spans: Vec<(usize, &Span)> = spans.into_iter().enumerate().collect();
+        spans.sort_by_key(|(_, span)| (&span.object, span.range.start));
+        let mut requests: Vec<Merged> = Vec::new();
+        for (at, span) in spans {
+            match requests.last_mut() {
+                Some(last) if self.joins(&last.span, span) => last.append(at, span),
+                _ => requests.push(Merged { span: span.clone(), members: vec![at] }),
+            }
+        }
+        requests
+    }
+
+    /// Whether a span is read with the next one.
+    fn joins(self, one: &Span, next: &Span) -> bool {
+        let gap = next.range.start.saturating_sub(one.range.end);
+        let len = next.range.end.max(one.range.end) - one.range.start;
+        one.object == next.object && self.pays_for(gap, 1) && len <= self.longest()
+    }
 }
 
 impl Objects {
@@ -55,11 +78,12 @@ impl Objects {
     pub(crate) async fn read_planned(
         &self,
         exchange: &Exchange,
+        cost: RequestCost,
         spans: &[Span],
         mut f: impl FnMut(usize, Result<RemoteValue, Unread>),
     ) {
-        let plan = merge(spans);
-        let requests: Vec<_> = plan.iter().map(|merged| self.request(&merged.span)).collect();
+        let plan = cost.merge(spans);
+        let requests = plan.iter().map(|merged| self.request(&merged.span).into()).collect();
         let answered = |at: usize, answer| {
             let Some(Merged { span: requested, members }) = plan.get(at) else { return };
             let answer = self.accept(requested, self.counted(answer));
@@ -73,46 +97,28 @@ impl Objects {
 }
 
 impl Merged {
-    fn append(&mut self, next: Merged) {
-        let (span, more) = (&mut self.span, next.span);
+    fn append(&mut self, at: usize, more: &Span) {
+        let span = &mut self.span;
         let needed_end = (span.range.start + span.needed).min(more.range.start.saturating_add(more.needed));
         span.range.end = span.range.end.max(more.range.end);
         span.needed = needed_end.saturating_sub(span.range.start);
-        self.members.extend(next.members);
+        self.members.push(at);
     }
-}
-
-/// Returns the length up to which gaps are read, so that all of them together stay below the limits.
-fn affordable_gap(sorted: &[Merged]) -> u64 {
-    let wanted: u64 = sorted.iter().map(|merged| merged.span.range.end - merged.span.range.start).sum();
-    let pairs = sorted.iter().zip(sorted.iter().skip(1));
-    let gaps = pairs.filter_map(|(one, next)| gap(&one.span, &next.span)).filter(|gap| *gap <= REQUEST_COST);
-    let mut gaps: BinaryHeap<Reverse<u64>> = gaps.map(Reverse).collect();
-    let (mut left, mut longest) = (wanted / MOST_WASTE, 0);
-    while let Some(Reverse(gap)) = gaps.pop() {
-        // gaps of equal length are merged together
-        let Some(rest) = left.checked_sub(gap) else { return longest.min(gap.saturating_sub(1)) };
-        (left, longest) = (rest, gap);
-    }
-    longest
-}
-
-/// Returns the bytes between two spans; `None` if they are of different objects, or too long together.
-fn gap(one: &Span, next: &Span) -> Option<u64> {
-    let is_short = next.range.end.max(one.range.end) - one.range.start <= LONGEST;
-    (one.object == next.object && is_short).then(|| next.range.start.saturating_sub(one.range.end))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::common::xorshift;
+
+    const COST: u64 = 20_000;
 
     fn spans(ranges: &[(&str, u64, u64)]) -> Vec<Span> {
         ranges.iter().map(|(object, start, end)| Span::exact((*object).to_string(), *start..*end)).collect()
     }
 
     fn planned(ranges: &[(&str, u64, u64)]) -> Vec<(u64, u64, Vec<usize>)> {
-        let plan = merge(&spans(ranges)).into_iter();
+        let plan = RequestCost::new(COST).merge(&spans(ranges)).into_iter();
         plan.map(|merged| (merged.span.range.start, merged.span.range.end, merged.members)).collect()
     }
 
@@ -123,33 +129,72 @@ mod tests {
     }
 
     #[test]
-    fn gaps_are_read_while_they_are_a_quarter_of_the_bytes() {
-        let plan = planned(&[("a", 0, 100), ("a", 125, 225), ("a", 255, 400)]);
-        assert_eq!(plan, [(0, 400, vec![0, 1, 2])], "55 of 345 bytes");
-        let plan = planned(&[("a", 0, 60), ("a", 90, 150), ("a", 175, 220)]);
-        assert_eq!(plan, [(0, 60, vec![0]), (90, 220, vec![1, 2])], "25 of 165, and not 55");
-        let plan = planned(&[("a", 0, 100), ("a", 140, 240), ("a", 280, 380)]);
-        assert_eq!(plan.len(), 3, "gaps of equal length do not fit together");
-    }
-
-    #[test]
-    fn a_gap_above_the_cost_of_a_request_is_not_read() {
-        let mib = 1 << 20;
-        let plan =
-            planned(&[("a", 0, mib), ("a", mib + REQUEST_COST, 2 * mib), ("a", 2 * mib + REQUEST_COST + 1, 3 * mib)]);
-        assert_eq!(plan, [(0, 2 * mib, vec![0, 1]), (2 * mib + REQUEST_COST + 1, 3 * mib, vec![2])]);
+    fn a_gap_is_read_if_it_is_smaller_than_the_cost_of_a_request() {
+        let plan = planned(&[("a", 0, 1), ("a", COST, COST + 1), ("a", 2 * COST + 1, 2 * COST + 2)]);
+        assert_eq!(plan, [(0, COST + 1, vec![0, 1]), (2 * COST + 1, 2 * COST + 2, vec![2])]);
+        assert_eq!(RequestCost::new(0), RequestCost::new(16 << 10));
     }
 
     #[test]
     fn long_ranges_stay_apart() {
-        let plan = planned(&[("a", 0, LONGEST), ("a", LONGEST, LONGEST + 1)]);
-        assert_eq!(plan.len(), 2);
+        let longest = RequestCost::new(COST).longest();
+        let plan = planned(&[("a", 0, longest), ("a", longest, longest + 1), ("a", longest + 1, 2 * longest)]);
+        assert_eq!(plan, [(0, longest, vec![0]), (longest, 2 * longest, vec![1, 2])]);
+    }
+
+    /// The promise of `merge`, for random ranges: dense and sparse, short and long, apart and overlapping.
+    #[test]
+    fn bytes_and_requests_are_bounded_by_the_cost() {
+        let mut random = xorshift(55);
+        for round in 0..2000 {
+            let mut below = |most: u64| random() % (most + 1);
+            let (cost, gaps, lens) = (COST << below(6), 1 << below(24), 1 << below(24));
+            let mut at = 0;
+            let wanted = (0..=below(200)).map(|_| {
+                at += below(gaps);
+                let (start, len) = (at, 1 + below(lens));
+                at += if round % 2 == 0 { len } else { 0 };
+                Span::exact(["a", "b"][usize::from(below(20) == 0)].to_string(), start..start + len)
+            });
+            let wanted: Vec<Span> = wanted.collect();
+            let plan = RequestCost::new(cost).merge(&wanted);
+            check_bytes(&wanted, &plan, cost);
+            if round % 2 == 0 {
+                check_requests(&plan, cost);
+            }
+        }
+    }
+
+    fn check_bytes(wanted: &[Span], plan: &[Merged], cost: u64) {
+        let mut members: Vec<usize> = plan.iter().flat_map(|merged| merged.members.clone()).collect();
+        members.sort_unstable();
+        assert!(members.into_iter().eq(0..wanted.len()), "each range is in one request");
+        for Merged { span, members } in plan {
+            let is_member =
+                |at: &usize| wanted[*at].within(&span.range).is_some_and(|within| within.object == span.object);
+            assert!(members.iter().all(is_member), "{span:?}");
+            assert!(members.len() == 1 || span.len() <= RequestCost::new(cost).longest(), "{span:?}");
+        }
+        let [bytes, wanted_bytes] =
+            [plan.iter().map(|merged| merged.span.len()).sum(), wanted.iter().map(Span::len).sum::<u64>()];
+        let saved = (wanted.len() - plan.len()) as u64;
+        assert!(bytes <= wanted_bytes + saved * cost, "{bytes} for {wanted_bytes}, {saved} requests saved");
+    }
+
+    fn check_requests(plan: &[Merged], cost: u64) {
+        for object in ["a", "b"] {
+            let of_object = || plan.iter().map(|merged| &merged.span).filter(|span| span.object == object);
+            let Some(start) = of_object().map(|span| span.range.start).min() else { continue };
+            let len = of_object().map(|span| span.range.end - start).max().unwrap();
+            let requests = of_object().count() as u64;
+            assert!(requests <= len / cost + 1, "{requests} requests for {len} bytes");
+        }
     }
 
     #[test]
     fn the_needed_bytes_are_those_of_the_range_that_ends_first() {
         let mut two = spans(&[("a", 0, 100), ("a", 100, 200)]);
-        let needed = |spans: &[Span]| merge(spans).first().map(|merged| merged.span.needed);
+        let needed = |spans: &[Span]| RequestCost::new(COST).merge(spans).first().map(|merged| merged.span.needed);
         assert_eq!(needed(&two), Some(100));
         if let Some(first) = two.first_mut() {
             first.needed = 70;

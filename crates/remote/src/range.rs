@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::fmt;
 use std::ops::RangeBounds;
+use std::sync::Arc;
 
 use sharddb_format::internal::ids::Location;
 use sharddb_format::{Error, ErrorKind, Result};
@@ -10,9 +11,9 @@ use sharddb_format::{Error, ErrorKind, Result};
 use crate::generation::RemoteGeneration;
 use crate::key_range::KeyRangeState;
 use crate::lookup::Found;
+use crate::minishard::Minishard;
 use crate::operation::{Exchange, Operation};
 use crate::request::RemoteValue;
-use crate::rounds::{RUN_BYTES, Reads};
 use crate::scan::{PairBatch, Position};
 use crate::snapshot::RemoteSnapshot;
 
@@ -91,7 +92,7 @@ impl RangeState {
 impl RemoteGeneration {
     /// Finds keys, in their order. The first error ends it.
     ///
-    /// Memory: the minishards of one run; a found key keeps a minishard of at most 64 KiB.
+    /// Memory: a found key may keep its minishard, whose values cost less than the requests for its found keys.
     async fn find_many(&self, exchange: &Exchange, keys: &[u64]) -> Result<VecDeque<Found>> {
         let mut wanted: BTreeMap<Location, Vec<u64>> = BTreeMap::new();
         for key in keys {
@@ -100,17 +101,24 @@ impl RemoteGeneration {
                 wanted.entry(location).or_default().push(*key);
             }
         }
-        let mut plan = self.plan_minishards(exchange, wanted.keys().copied(), Reads::Minishards).await;
         let mut all_found = HashMap::new();
-        while plan.peek().is_some() {
-            let run = self.next_minishards(&mut plan, RUN_BYTES);
-            for (location, step) in self.read_minishards(exchange, run).await {
-                let Some(minishard) = self.minishard_of(exchange, location, step).await? else { continue };
+        let mut failed = None;
+        let values = wanted.iter().map(|(location, keys)| (*location, keys.len() as u64));
+        let read = |location, minishard: Result<Option<Arc<Minishard>>>| {
+            let find = |minishard: Arc<Minishard>| {
                 for key in wanted.get(&location).into_iter().flatten() {
                     let found = self.find_in(location, &minishard, *key)?;
                     all_found.extend(found.map(|found| (*key, found)));
                 }
+                Ok(())
+            };
+            if let Err(error) = minishard.and_then(|minishard| minishard.map_or(Ok(()), find)) {
+                failed.get_or_insert(error);
             }
+        };
+        self.each_minishard(exchange, values, read).await;
+        if let Some(error) = failed {
+            return Err(error);
         }
         let found = keys.iter().map(|key| {
             // each key is from an index or from the key file of this generation

@@ -63,9 +63,10 @@ impl RemoteReader {
 
     /// Returns the value of a key; `None` if the key is absent. Always verified, if the data set has checks.
     ///
-    /// Cost, cold: one request in a native data set with raw indexes, for a minishard of at most 64 KiB, and for an absent
-    /// key; two with gzip indexes; three in foreign data. One less with the shard index in the cache; one with the
-    /// minishard index in the cache, and none if the value came with it.
+    /// Cost, cold, in a native data set: one request for an absent key, and for a minishard whose values take less than
+    /// [a request costs](crate::RemoteOptions::request_cost); two for others. Three in foreign data, and one less with the shard
+    /// index in the cache. With the minishard index in the cache one, and none if the value came with it. One more if the
+    /// minishard table is [read by need](crate::RemoteOptions::whole_table_bytes).
     ///
     /// # Errors
     ///

@@ -129,8 +129,8 @@ impl fmt::Debug for Body {
 
 /// A value: bytes of a response, or decoded from one. Cheap to clone.
 ///
-/// It dereferences to `[u8]`. A short value of a native store shares the response with its minishard (at most 64 KiB),
-/// which stays in memory as long as the value.
+/// It dereferences to `[u8]`. A short value of a native store shares the response with its minishard, which stays in memory
+/// as long as the value: at most the index and the bytes that [a request costs](crate::RemoteOptions::request_cost).
 ///
 /// ```
 /// # use sharddb_remote::RemoteValue;

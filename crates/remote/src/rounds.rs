@@ -2,12 +2,14 @@
 //!
 //! ```text
 //! plan_minishards   blocks that state places  blocks of the minishard table or of shard indexes, if they are not in memory
-//! read_minishards   minishards                with the values of short ones
+//! each_minishard    minishards                with their values, where these take less than requests for the wanted ones
 //! values            the other values
 //! ```
 //!
-//! The requests of a round are planned together. Its memory is bounded twice: by [`next_run`] for the bytes of its requests,
-//! and by [`DECODED_BYTES`] for the minishards that it returns.
+//! The requests of a round are planned together, and are in flight within the bounds of an operation. A walk takes
+//! its minishards in storage order by [`read_minishards`](RemoteGeneration::read_minishards), whose memory is bounded
+//! twice: by [`next_minishards`](RemoteGeneration::next_minishards) for the bytes of its requests, and by
+//! [`DECODED_BYTES`] for the minishards that it returns.
 
 use std::collections::{BTreeMap, btree_map};
 use std::iter::Peekable;
@@ -16,7 +18,6 @@ use std::sync::Arc;
 use sharddb_format::internal::ids::Location;
 use sharddb_format::{Error, Result};
 
-use crate::acquire::Acquired;
 use crate::block::{Block, BlockName, BlockRead};
 use crate::generation::RemoteGeneration;
 use crate::lookup::Found;
@@ -26,24 +27,12 @@ use crate::operation::Exchange;
 use crate::place::{Place, PlaceStep};
 use crate::request::RemoteValue;
 
-/// Maximum number of bytes of a run of requests of a batch, unless a single one is longer.
-pub(crate) const RUN_BYTES: u64 = 32 << 20;
-
 /// Upper bound on the minishards in memory that a round returns, unless a single one is longer.
 const DECODED_BYTES: u64 = 128 << 20;
 
 /// The bytes of memory that a byte of a gzip index is expected to take. More is correct and slower: the last minishards of
 /// a round are deferred then.
 const GZIP_RATIO: u64 = 4;
-
-/// What is read of each minishard.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Reads {
-    /// Index and checks.
-    Indexes,
-    /// Also the values of short minishards, with the same request.
-    Minishards,
-}
 
 /// A minishard in a round of requests: `T` is its read, and then its block.
 pub(crate) enum Step<T> {
@@ -69,50 +58,89 @@ impl RemoteGeneration {
     /// Takes the next minishards, whose reads have at most `most` bytes together; at least one.
     pub(crate) fn next_minishards(&self, plan: &mut MinishardPlan, most: u64) -> Vec<(Location, Step<BlockRead>)> {
         let ratio = if self.has_raw_indexes() { 1 } else { GZIP_RATIO };
-        next_run(plan, most, |(_, step)| match step {
-            Step::At(_, Ok(read)) => read.span.len().saturating_mul(ratio),
+        let len = |step: &Step<BlockRead>| match step {
+            Step::At(place, Ok(read)) => read.span.len().saturating_add(place.index.len().saturating_mul(ratio - 1)),
             Step::At(_, Err(_)) | Step::Empty | Step::Failed(_) => 0,
-        })
+        };
+        let mut left = most;
+        let mut run = Vec::new();
+        while let Some(item) = plan.next_if(|(_, step)| run.is_empty() || len(step) <= left) {
+            left = left.saturating_sub(len(&item.1));
+            run.push(item);
+        }
+        run
     }
 
-    /// Finds the places of minishards. Where the minishard table is damaged, reads the shard indexes in another round.
+    /// Finds the places of minishards, given the number of values that are wanted of each. Where the minishard table is
+    /// damaged, reads the shard indexes in another round.
     pub(crate) async fn plan_minishards(
         &self,
         exchange: &Exchange,
-        locations: impl IntoIterator<Item = Location>,
-        reads: Reads,
+        wanted: impl IntoIterator<Item = (Location, u64)>,
     ) -> MinishardPlan {
         let mut steps = BTreeMap::new();
-        let mut known: Vec<(Location, Result<PlaceStep>)> =
-            locations.into_iter().map(|location| (location, self.known_place(location))).collect();
+        let mut known: Vec<(Location, u64, Result<PlaceStep>)> =
+            wanted.into_iter().map(|(location, values)| (location, values, self.known_place(location))).collect();
         while !known.is_empty() {
-            let mut needs: BTreeMap<BlockName, (BlockRead, Vec<Location>)> = BTreeMap::new();
-            for (location, known) in known.drain(..) {
+            let mut needs: BTreeMap<BlockName, (BlockRead, Vec<(Location, u64)>)> = BTreeMap::new();
+            for (location, values, known) in known.drain(..) {
                 let step = match known {
-                    Ok(PlaceStep::Place(Some(place))) => Step::At(place, self.read_of(location, &place, reads)),
+                    Ok(PlaceStep::Place(Some(place))) => {
+                        Step::At(place, self.read_of_minishard(location, &place, values))
+                    }
                     Ok(PlaceStep::Place(None)) => Step::Empty,
                     Ok(PlaceStep::Read(read)) => {
                         let needed = read.span.needed;
                         let (first, locations) = needs.entry(read.block).or_insert_with(|| (read, Vec::new()));
                         first.span.needed = first.span.needed.min(needed); // a shorter object fails by minishard
-                        locations.push(location);
+                        locations.push((location, values));
                         continue;
                     }
                     Err(error) => Step::Failed(error),
                 };
                 steps.insert(location, step);
             }
-            let mut needs = needs.into_values().peekable();
-            while needs.peek().is_some() {
-                let run = next_run(&mut needs, RUN_BYTES, |(read, _)| read.span.len());
-                let (reads, locations): (Vec<BlockRead>, Vec<Vec<Location>>) = run.into_iter().unzip();
-                let blocks = self.acquire(exchange, &reads).await;
-                for ((read, locations), block) in reads.iter().zip(locations).zip(&blocks) {
-                    known.extend(locations.into_iter().map(|at| (at, self.place_in(at, read, block))));
-                }
-            }
+            let (reads, mut waiting): (Vec<BlockRead>, Vec<Vec<(Location, u64)>>) = needs.into_values().unzip();
+            let ended = |at: usize, block| {
+                let (Some(read), Some(waiting)) = (reads.get(at), waiting.get_mut(at)) else { return };
+                known.extend(waiting.drain(..).map(|(at, values)| (at, values, self.place_in(at, read, &block))));
+            };
+            self.acquire(exchange, &reads, ended).await;
         }
         steps.into_iter().peekable()
+    }
+
+    /// Reads minishards, given the number of values that are wanted of each. Calls `f` with each in the order of arrival; `None`
+    /// if it has no keys.
+    pub(crate) async fn each_minishard(
+        &self,
+        exchange: &Exchange,
+        wanted: impl IntoIterator<Item = (Location, u64)>,
+        mut f: impl FnMut(Location, Result<Option<Arc<Minishard>>>),
+    ) {
+        let (mut places, mut reads, mut doubtful) = (Vec::new(), Vec::new(), Vec::new());
+        for (location, step) in self.plan_minishards(exchange, wanted).await {
+            match step {
+                Step::At(place, Ok(read)) => {
+                    places.push((location, place));
+                    reads.push(read);
+                }
+                Step::At(place, Err(error)) => doubtful.push((location, Step::At(place, Err(error)))),
+                Step::Empty => f(location, Ok(None)),
+                Step::Failed(error) => f(location, Err(self.at(location, error))),
+            }
+        }
+        let ended = |at: usize, block: Result<Block>| {
+            let Some((location, place)) = places.get(at) else { return };
+            match block.and_then(Block::minishard) {
+                Ok(minishard) => f(*location, Ok(Some(minishard))),
+                Err(error) => doubtful.push((*location, Step::At(*place, Err(error)))),
+            }
+        };
+        self.acquire(exchange, &reads, ended).await;
+        for (location, step) in doubtful {
+            f(location, self.minishard_of(exchange, location, step).await);
+        }
     }
 
     /// Reads minishards, in their order. [`minishard_of`](Self::minishard_of) returns each of them.
@@ -126,16 +154,23 @@ impl RemoteGeneration {
             Step::At(_, Err(_)) | Step::Empty | Step::Failed(_) => None,
         });
         let reads: Vec<BlockRead> = reads.collect();
-        let mut acquired = self.acquire_within(exchange, &reads, DECODED_BYTES).await.into_iter();
-        let mut block_of = |read: Result<BlockRead>| {
-            let read = read?;
-            Ok(match acquired.next().unwrap_or_else(|| Err(lost()))? {
-                Acquired::Block(block) => InRound::Read(block),
-                Acquired::Deferred => InRound::Deferred(read),
-            })
+        let mut blocks: Vec<Option<Result<InRound>>> = reads.iter().map(|_| None).collect();
+        let mut held: u64 = 0;
+        let ended = |at: usize, block: Result<Block>| {
+            let (Some(slot), Some(read)) = (blocks.get_mut(at), reads.get(at)) else { return };
+            let with = held.saturating_add(block.as_ref().map_or(0, Block::size));
+            *slot = Some(if held > 0 && with > DECODED_BYTES {
+                Ok(InRound::Deferred(read.clone()))
+            } else {
+                held = with;
+                block.map(InRound::Read)
+            });
         };
+        self.acquire(exchange, &reads, ended).await;
+        let mut blocks = blocks.into_iter();
+        let mut next = || blocks.next().flatten().unwrap_or_else(|| Err(lost()));
         let read = steps.into_iter().map(|(location, step)| match step {
-            Step::At(place, read) => (location, Step::At(place, block_of(read))),
+            Step::At(place, read) => (location, Step::At(place, read.and_then(|_| next()))),
             Step::Empty => (location, Step::Empty),
             Step::Failed(error) => (location, Step::Failed(error)),
         });
@@ -191,27 +226,9 @@ impl RemoteGeneration {
                 *slot = Some(value);
             }
         };
-        self.objects.read_planned(exchange, &spans, answered).await;
+        self.objects.read_planned(exchange, self.shared.request_cost, &spans, answered).await;
         values.into_iter().map(|value| value.unwrap_or_else(|| Err(lost()))).collect()
     }
-
-    fn read_of(&self, location: Location, place: &Place, reads: Reads) -> Result<BlockRead> {
-        match reads {
-            Reads::Indexes => self.read_of_index(location, place),
-            Reads::Minishards => self.read_of_minishard(location, place),
-        }
-    }
-}
-
-/// Takes the next items, as long as they have at most `most` bytes together; at least one.
-pub(crate) fn next_run<T>(items: &mut Peekable<impl Iterator<Item = T>>, most: u64, len: impl Fn(&T) -> u64) -> Vec<T> {
-    let mut left = most;
-    let mut run = Vec::new();
-    while let Some(item) = items.next_if(|item| run.is_empty() || len(item) <= left) {
-        left = left.saturating_sub(len(&item));
-        run.push(item);
-    }
-    run
 }
 
 /// A block or a value that has no result.

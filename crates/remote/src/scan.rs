@@ -9,7 +9,6 @@ use crate::generation::RemoteGeneration;
 use crate::lookup::Found;
 use crate::operation::{Exchange, Operation};
 use crate::request::RemoteValue;
-use crate::rounds::Reads;
 use crate::snapshot::RemoteSnapshot;
 use crate::walk::{Rows, Walk};
 
@@ -101,12 +100,12 @@ impl RemoteSnapshot {
     ///
     /// Cost: reads every minishard index, and short gaps between them.
     pub fn keys(&self) -> RemoteKeys {
-        RemoteKeys(Position::new(Walk::new(self.generation.clone(), KeyBounds::ALL, Reads::Indexes)))
+        RemoteKeys(Position::new(Walk::new(self.generation.clone(), KeyBounds::ALL, 0)))
     }
 
     /// Iterates over all pairs in the order of [`keys`](RemoteSnapshot::keys), in batches. Reads everything once.
     pub fn scan(&self) -> RemoteScan {
-        let walk = Walk::new(self.generation.clone(), KeyBounds::ALL, Reads::Minishards);
+        let walk = Walk::new(self.generation.clone(), KeyBounds::ALL, u64::MAX);
         RemoteScan(Position::new(walk.map(|walk| ScanState { walk, rows: None })))
     }
 }

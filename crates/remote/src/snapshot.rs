@@ -60,8 +60,9 @@ impl RemoteSnapshot {
 
     /// Returns the values of keys, in their order; each has its own error. Keys may repeat.
     ///
-    /// Requests are planned for all keys together: neighbouring ranges of an object are one request if the bytes between
-    /// them cost less than a request.
+    /// Requests are planned for all keys together, by what [a request costs](crate::RemoteOptions::request_cost): neighbouring
+    /// ranges of an object are one request if the bytes between them cost less. Those in flight have at most 32 MiB, unless
+    /// a single one has more.
     ///
     /// # Errors
     ///

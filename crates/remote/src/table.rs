@@ -1,4 +1,4 @@
-//! The minishard table of a generation in an object store: in memory if it is short, else read in groups of blocks.
+//! The minishard table of a generation in an object store: its beginning in memory, the rest read in groups of blocks.
 
 use std::ops::Range;
 
@@ -10,23 +10,24 @@ use sharddb_format::internal::spec::ShardingSpec;
 
 use crate::request::Body;
 
-/// By default a table of at most this many bytes is read as a whole when the generation is opened: one request, a fraction
-/// of a second, and no further request for a place. It describes two million minishards, 10 to 20 million keys.
-pub(crate) const DEFAULT_WHOLE_TABLE_BYTES: u64 = 4 << 20;
+/// By default this many bytes of a table are read when the generation is opened, at the same time as its manifest, so that
+/// no further request finds a place. They describe half a million minishards: 2 to 4 million keys of the profile `local`.
+pub(crate) const DEFAULT_WHOLE_TABLE_BYTES: u64 = 1 << 20;
 
-/// Blocks of a longer table are read in groups of about this many bytes, 32,000 minishards. A request of this length takes
-/// little longer than one of a single block, and neighbouring shards share it.
+/// The other blocks are read in groups of about this many bytes, 32,000 minishards. A request of this length takes little
+/// longer than one of a single block, and neighbouring shards share it.
 const GROUP: u64 = 64 << 10;
 
 /// No block is longer: 256 minishards of 48 bits, and the head and the checksum.
 const LONGEST_BLOCK: u64 = 2048;
 
-/// The table, or its head.
+/// The table, or its beginning.
 pub(crate) struct Table {
     /// In ascending order of shard numbers.
     sections: Vec<Section>,
     len: u64,
-    whole: Option<Body>,
+    /// With the whole head.
+    first: Body,
 }
 
 /// What the table states about a minishard.
@@ -34,11 +35,10 @@ pub(crate) struct Table {
 pub(crate) struct Stated {
     /// The range of its encoded index; empty if it has no keys.
     pub(crate) index: RelativeRange,
-    /// Where the index of the next minishard that the table describes begins, relative to the end of the shard index.
+    /// Where the index before it ends, relative to the end of the shard index; `None` if that is in a block that is not known.
+    pub(crate) before: Option<u64>,
+    /// Where the index of the next minishard that the table describes begins, likewise.
     pub(crate) next: u64,
-    /// The minishards of the block, and the bytes of all their indexes.
-    pub(crate) minishards: u64,
-    pub(crate) index_bytes: u64,
 }
 
 /// The block of the table that describes a minishard.
@@ -53,26 +53,25 @@ pub(crate) struct Described {
 }
 
 impl Table {
-    /// Returns how much of a table of `len` bytes to read first: all of it if that is at most `whole` bytes, else the
-    /// longest possible head.
-    pub(crate) fn first_read(len: u64, whole: u64, shards: usize) -> u64 {
-        if len <= whole { len } else { len.min(minishard_table::head_len(shards) as u64) }
+    /// Returns how much of a table of `len` bytes to read first: `bytes`, and at least the longest possible head.
+    pub(crate) fn first_read(len: u64, bytes: u64, shards: usize) -> u64 {
+        len.min(bytes.max(minishard_table::head_len(shards) as u64))
     }
 
-    /// Reads the head from the first bytes of a table of `len` bytes, and keeps these bytes if they are the whole table.
+    /// Reads the head from the first bytes of a table of `len` bytes, and keeps these bytes.
     ///
     /// `None` if it is damaged, or has more than `shards` sections: lookups use the shard indexes then.
     pub(crate) fn read(first: Body, len: u64, shards: usize) -> Option<Table> {
         let bytes = first.as_slice();
         let head_len = minishard_table::stated_head_len(bytes.first_chunk()?, shards)?;
         let sections = minishard_table::read_head(bytes.get(..head_len)?)?;
-        let is_whole = bytes.len() as u64 == len;
-        Some(Table { sections, len, whole: is_whole.then_some(first) })
+        Some(Table { sections, len, first })
     }
 
-    /// Returns the table in memory, if it is there as a whole.
-    pub(crate) fn whole(&self) -> Option<&Body> {
-        self.whole.as_ref()
+    /// Returns the first bytes of the table, if the block is in them.
+    pub(crate) fn first_with(&self, described: &Described) -> Option<&[u8]> {
+        let first = self.first.as_slice();
+        (described.end <= first.len() as u64).then_some(first)
     }
 
     /// Returns the block that describes a minishard; `None` if the table has no section for the shard.
@@ -117,16 +116,27 @@ impl Described {
         let block = self.block_in(record, bytes, from)?;
         let block_bits = minishard_table::block_bits(spec.minishard_bits());
         let length_unit = minishard_table::length_unit(spec.minishard_index_encoding());
-        let index_of = |in_block| block.index_of(in_block, block_bits, length_unit);
-        let index = index_of(self.in_block)?;
-        let next = (self.in_block + 1..1 << block_bits).find_map(index_of);
-        let indexes = (0..1 << block_bits).filter_map(index_of);
+        let minishards = 1 << block_bits;
+        let last_end = |block: &Block<'_>, minishards: Range<usize>| {
+            let mut indexes = minishards.rev().map(|at| block.index_of(at, block_bits, length_unit));
+            indexes.find(|index| index.is_none_or(|index| index.start < index.end))?.map(|index| index.end)
+        };
+        let before = last_end(&block, 0..self.in_block).or_else(|| match self.block_before() {
+            Some(before) => last_end(&before.block_in(record, bytes, from)?, 0..minishards),
+            None => Some(0),
+        });
+        let next = (self.in_block + 1..minishards).find_map(|at| block.index_of(at, block_bits, length_unit));
         Some(Stated {
-            index,
+            index: block.index_of(self.in_block, block_bits, length_unit)?,
+            before,
             next: next.map_or_else(|| block.end(), |next| next.start),
-            minishards: 1 << block_bits,
-            index_bytes: indexes.map(|index| index.end.wrapping_sub(index.start)).fold(0, u64::saturating_add),
         })
+    }
+
+    /// Returns the block before; `None` for the first one of its section.
+    fn block_before(&self) -> Option<Described> {
+        let block = self.block.checked_sub(1)?;
+        Some(Described { block, start: self.start - (self.end - self.start), end: self.start, ..*self })
     }
 
     /// Returns the block with a matching checksum; `None` if it is damaged.

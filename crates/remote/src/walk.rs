@@ -13,7 +13,7 @@ use crate::locations::Locations;
 use crate::lookup::Found;
 use crate::minishard::Minishard;
 use crate::operation::Exchange;
-use crate::rounds::{InRound, MinishardPlan, Reads, Step};
+use crate::rounds::{InRound, MinishardPlan, Step};
 
 /// Upper bound on the bytes that a batch reads, unless a single block is longer.
 const BATCH_BYTES: u64 = 8 << 20;
@@ -27,7 +27,8 @@ pub(crate) type Visited = (Location, Arc<Minishard>);
 /// The position of a walk.
 pub(crate) struct Walk {
     generation: Arc<RemoteGeneration>,
-    reads: Reads,
+    /// How many values of each minishard are wanted.
+    values: u64,
     locations: Locations,
     /// Minishards whose place is known, which come before `locations`.
     plan: MinishardPlan,
@@ -36,10 +37,10 @@ pub(crate) struct Walk {
 }
 
 impl Walk {
-    /// Starts a walk over the minishards that can hold the keys of a range.
+    /// Starts a walk over the minishards that can hold the keys of a range, of each of which `values` are wanted.
     ///
     /// Errors: `TooLarge` if it would make a request for each of more than 2^20 shards that may exist.
-    pub(crate) fn new(generation: Arc<RemoteGeneration>, bounds: KeyBounds, reads: Reads) -> Result<Walk> {
+    pub(crate) fn new(generation: Arc<RemoteGeneration>, bounds: KeyBounds, values: u64) -> Result<Walk> {
         let locations = Locations::of_range(generation.spec, bounds);
         let shards = locations.count().div_ceil(generation.spec.minishards());
         if generation.manifest.is_none() && shards > MOST_FOREIGN_SHARDS {
@@ -50,7 +51,7 @@ impl Walk {
             return Err(Error::new(ErrorKind::TooLarge, message));
         }
         let plan = BTreeMap::new().into_iter().peekable();
-        Ok(Walk { generation, reads, locations, plan, round: Vec::new().into_iter() })
+        Ok(Walk { generation, values, locations, plan, round: Vec::new().into_iter() })
     }
 
     pub(crate) fn generation(&self) -> &Arc<RemoteGeneration> {
@@ -77,7 +78,8 @@ impl Walk {
                 if batch.is_empty() {
                     return Ok(None);
                 }
-                self.plan = self.generation.plan_minishards(exchange, batch, self.reads).await;
+                let wanted = batch.into_iter().map(|location| (location, self.values));
+                self.plan = self.generation.plan_minishards(exchange, wanted).await;
             }
             let round = self.generation.next_minishards(&mut self.plan, BATCH_BYTES);
             self.round = self.generation.read_minishards(exchange, round).await.into_iter();

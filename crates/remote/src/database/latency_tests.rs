@@ -23,8 +23,9 @@ const KEYS: u64 = 40_000;
 
 type Slow = Arc<Recorder<InMemory>>;
 
+/// The values of a minishard of the remote profile take more than a request costs.
 fn value_of(key: u64) -> Vec<u8> {
-    format!("value {key}").into_bytes()
+    format!("value {key:0>200}").into_bytes()
 }
 
 /// The files of a generation with the even numbers as keys, and only its shards if it is to be foreign data.

@@ -11,6 +11,7 @@ use sharddb_format::{Error, Result};
 use tokio::runtime::{Handle, Id};
 
 use crate::database::transport::Transport;
+use crate::plan::RequestCost;
 use crate::{
     Failure, Operation, OperationStats, RemoteLocation, RemoteOptions, RemoteReader, RemoteSnapshot, RemoteStats,
     RemoteValue, Request, RequestId, Response,
@@ -79,6 +80,9 @@ impl RemoteDb {
     /// Errors: those of [`open`](RemoteDb::open).
     pub async fn open_with(store: Arc<dyn ObjectStore>, prefix: &str, options: &RemoteOptions) -> Result<RemoteDb> {
         let mut options = options.clone();
+        if store.to_string().starts_with("LocalFileSystem") {
+            options.default_request_cost(RequestCost::OF_FILES);
+        }
         let transport = Transport::new(store, prefix, options.root().to_string())?;
         options.root_name(transport.root_name());
         let reader = drive(&transport, options.open()).await.0?;
@@ -215,7 +219,7 @@ mod tests {
             let recorder = Arc::new(Recorder::new(store));
             let transport = Transport::new(recorder.clone(), "", String::new()).unwrap();
             let operation = Operation::new(|exchange| async move {
-                let requests = (0..200).map(|at| Request::new("a", Wanted::Bytes(at..at + 1)));
+                let requests = (0..200).map(|at| Request::new("a", Wanted::Bytes(at..at + 1)).into()).collect();
                 let mut found = vec![None; 200];
                 exchange.fetch_all(requests, |at, answer| found[at] = Some(answer.unwrap().body.as_slice()[0])).await;
                 Ok(found)

@@ -4,11 +4,12 @@ use std::io::Write;
 use std::sync::Arc;
 use std::time::Duration;
 
+use ::object_store::local::LocalFileSystem;
 use ::object_store::memory::InMemory;
 use ::object_store::{Attribute, Error as StoreError, ObjectStore, ObjectStoreExt, PutOptions};
 use futures_util::future::{Either, FutureExt, join_all, select};
 use futures_util::{StreamExt, poll, stream};
-use sharddb::{BulkLoader, Store};
+use sharddb::{BuildOptions, BulkLoader, Profile, Store};
 use sharddb_format::ErrorKind;
 use tokio::task::yield_now;
 use tokio::time::timeout;
@@ -46,6 +47,28 @@ async fn opened() -> (Arc<Recorder<InMemory>>, RemoteDb) {
     let db = RemoteDb::open(store.clone(), "data/set").await.unwrap();
     store.take_requests();
     (store, db)
+}
+
+/// A request to a file costs less: gaps are shorter, and a minishard is read with its values only if they are.
+#[test]
+fn files_have_another_request_cost_than_object_stores() {
+    let local = TempDir::new();
+    let mut loader = BuildOptions::new().profile(Profile::Local).create(local.path()).unwrap();
+    (0..3).for_each(|key| loader.insert(key, vec![b'v'; 20 << 10]).unwrap());
+    loader.finish().unwrap();
+    let files = Arc::new(LocalFileSystem::new_with_prefix(local.path().join("gen-0000000001")).unwrap());
+    for (cost, requests) in [(None, 3), (Some(64 << 10), 1)] {
+        let mut options = RemoteOptions::new();
+        if let Some(cost) = cost {
+            options.request_cost(cost);
+        }
+        let (values, stats) = block_on(async {
+            let db = RemoteDb::open_with(files.clone(), "", &options).await.unwrap();
+            db.run(db.reader().get_many(&[0, 2])).await
+        });
+        assert!(values.unwrap().into_iter().all(|value| value.unwrap().unwrap().len() == 20 << 10));
+        assert_eq!(stats.requests, requests, "cost {cost:?}");
+    }
 }
 
 #[test]
