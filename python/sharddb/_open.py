@@ -37,6 +37,7 @@ def open(
     cache_bytes: int | str = CACHE_BYTES,
     disk_cache: str | PathLike[str] | None = None,
     disk_cache_bytes: int | str = DISK_CACHE_BYTES,
+    request_cost: int | str | None = None,
     threads: int = THREADS,
 ) -> RemoteDatabase: ...
 
@@ -52,6 +53,7 @@ def open(
     cache_bytes: int | str = CACHE_BYTES,
     disk_cache: str | PathLike[str] | None = None,
     disk_cache_bytes: int | str = DISK_CACHE_BYTES,
+    request_cost: int | str | None = None,
     threads: int = THREADS,
 ) -> Database | RemoteDatabase:
     """Opens a database: a store, the directory of one generation, or a directory of native or foreign shards.
@@ -67,8 +69,10 @@ def open(
     methods of obspec, such as those of obstore, or a file system or a mapper of fsspec. ``path`` is the path in it; a URL such as
     ``s3://bucket/store`` names the root of the store in messages, except of a file system, which reads it. ``cache_bytes`` is the
     memory for indexes. ``disk_cache`` is a directory that keeps up to ``disk_cache_bytes`` of them for later processes; several
-    processes may share it. It needs a URL as ``path``, which distinguishes the data sets in it. ``threads`` is the number of requests of
-    a call that are in flight at a time: with 1, the store is called by the thread of the caller only.
+    processes may share it. It needs a URL as ``path``, which distinguishes the data sets in it. ``request_cost`` is what a request
+    costs, in bytes that arrive in the same time: at least 16 KiB, by default 64 KiB. For each request that a call saves, it reads
+    at most that many bytes that it does not need. ``threads`` is the number of requests of a call that are in flight at a time: with 1, the
+    store is called by the thread of the caller only.
 
     ``pointer`` is the JSON pointer of the object in ``info`` that has the member "sharding", such as "/scales/0".
 
@@ -83,13 +87,14 @@ def open(
     """
     if store is not None:
         _refuse("without a store", mode=(mode, "auto"), verify=(verify, "once"))
-        source = _source(path, store, pointer, spec, cache_bytes, disk_cache, disk_cache_bytes, threads)
+        source = _source(path, store, pointer, spec, cache_bytes, disk_cache, disk_cache_bytes, request_cost, threads)
         return RemoteDatabase(source, source.open())
     _refuse(
         "next to a store",
         cache_bytes=(cache_bytes, CACHE_BYTES),
         disk_cache=(disk_cache, None),
         disk_cache_bytes=(disk_cache_bytes, DISK_CACHE_BYTES),
+        request_cost=(request_cost, None),
         threads=(threads, THREADS),
     )
     return _sharddb.open(_local(path), mode=mode, verify=verify, pointer=pointer, spec=spec)
@@ -104,10 +109,11 @@ async def open_async(
     cache_bytes: int | str = CACHE_BYTES,
     disk_cache: str | PathLike[str] | None = None,
     disk_cache_bytes: int | str = DISK_CACHE_BYTES,
+    request_cost: int | str | None = None,
     threads: int = THREADS,
 ) -> RemoteDatabase:
     """Opens a database in an object store, like ``open``, with the asynchronous methods of the store."""
-    source = _source(path, store, pointer, spec, cache_bytes, disk_cache, disk_cache_bytes, threads)
+    source = _source(path, store, pointer, spec, cache_bytes, disk_cache, disk_cache_bytes, request_cost, threads)
     return RemoteDatabase(source, await source.open_async())
 
 
@@ -126,6 +132,7 @@ def _source(
     cache_bytes: int | str,
     disk_cache: str | PathLike[str] | None,
     disk_cache_bytes: int | str,
+    request_cost: int | str | None,
     threads: int,
 ) -> RemoteSource:
     if threads < 1:
@@ -137,7 +144,7 @@ def _source(
             "the root of the store"
         )
     directory = None if disk_cache is None else os.path.abspath(os.fspath(disk_cache))
-    return RemoteSource(place, pointer, spec, cache_bytes, directory, disk_cache_bytes, threads)
+    return RemoteSource(place, pointer, spec, cache_bytes, directory, disk_cache_bytes, request_cost, threads)
 
 
 def _local(path: str | PathLike[str]) -> str | PathLike[str]:

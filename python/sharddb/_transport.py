@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from functools import partial
 from queue import SimpleQueue
 from threading import RLock
+from time import perf_counter
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar
 
 from sharddb._file_system import FileSystem, Mapper
@@ -137,6 +138,8 @@ class Transport:
     """
 
     def __init__(self, store: object, prefix: str, threads: int) -> None:
+        self.seconds = 0.0
+        """The time that operations took; of those at the same time, the sum."""
         self._store = store
         self._threads = threads
         self._claims = RLock()
@@ -164,6 +167,7 @@ class Transport:
         pool: ThreadPoolExecutor | None = None
         outstanding = 0
         waiting: list[RemoteRequest] = []
+        start = perf_counter()
         try:
             while (result := operation.poll()) is None:
                 waiting += operation.requests()
@@ -184,6 +188,7 @@ class Transport:
                     _give(operation, request, read.result())
             return result[0]
         finally:
+            self._count_since(start)
             operation.cancel()
             for read in own:
                 read.cancel()
@@ -217,6 +222,7 @@ class Transport:
             else:
                 read.answer(task.result())
 
+        start = perf_counter()
         try:
             while (result := operation.poll()) is None:
                 waiting.extend(operation.requests())
@@ -237,12 +243,17 @@ class Transport:
                     _give(operation, request, read.result())
             return result[0]
         finally:
+            self._count_since(start)
             operation.cancel()
             for read, task in own.items():
                 read.cancel()
                 task.cancel()
             if own:
                 await asyncio.gather(*own.values(), return_exceptions=True)
+
+    def _count_since(self, start: float) -> None:
+        with self._claims:
+            self.seconds += perf_counter() - start
 
     def _claim(self, request: RemoteRequest, loop: asyncio.AbstractEventLoop | None) -> tuple[Read, bool]:
         """Returns the read of a request, and whether the caller has to perform it: on ``loop``, or on a thread.

@@ -42,6 +42,7 @@ class RemoteSource(NamedTuple):
     cache_bytes: int | str
     disk_cache: str | None
     disk_cache_bytes: int | str
+    request_cost: int | str | None
     threads: int
 
     def _opening(self, directory: str | None) -> tuple[RemoteOperation, Transport]:
@@ -51,7 +52,7 @@ class RemoteSource(NamedTuple):
         from sharddb._transport import Transport  # asyncio takes longer to import than the rest of the package
 
         operation = RemoteHandle.open(
-            name, self.pointer, self.spec, self.cache_bytes, self.disk_cache, self.disk_cache_bytes
+            name, self.pointer, self.spec, self.cache_bytes, self.disk_cache, self.disk_cache_bytes, self.request_cost
         )
         return operation, Transport(store, prefix, self.threads)
 
@@ -403,9 +404,12 @@ class RemoteReader:
 
     @property
     def stats(self) -> RemoteStats:
-        """The requests, bytes and cache hits since the database was opened; see ``sharddb.RemoteStats``."""
+        """The requests, bytes, seconds and cache hits since the database was opened; see ``sharddb.RemoteStats``.
+
+        What a call costs is the difference between two of them.
+        """
         served = self._open()
-        stats: RemoteStats = {**served.handle.stats, "generation": served.generation}
+        stats: RemoteStats = {**served.handle.stats, "seconds": served.transport.seconds, "generation": served.generation}
         return stats
 
     def close(self) -> None:

@@ -55,6 +55,8 @@ class RemoteStats(TypedDict):
     """The requests, those of opening included."""
     bytes: int
     """The bytes of their responses."""
+    seconds: float
+    """The time that calls took, that of opening included; of calls at the same time, the sum."""
     cache_hits: int
     """The blocks of indexes that reads found in the cache."""
     cache_bytes: int

@@ -78,7 +78,7 @@ impl RemoteHandle {
 impl RemoteHandle {
     /// Returns the operation that opens a data set. `name` is its name in messages.
     #[staticmethod]
-    #[pyo3(signature = (name, pointer = None, spec = None, cache_bytes = None, disk_cache = None, disk_cache_bytes = None))]
+    #[pyo3(signature = (name, pointer = None, spec = None, cache_bytes = None, disk_cache = None, disk_cache_bytes = None, request_cost = None))]
     fn open(
         py: Python<'_>,
         name: String,
@@ -87,6 +87,7 @@ impl RemoteHandle {
         cache_bytes: Option<&Bound<'_, PyAny>>,
         disk_cache: Option<PathBuf>,
         disk_cache_bytes: Option<&Bound<'_, PyAny>>,
+        request_cost: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<RemoteOperation> {
         let mut options = RemoteOptions::new();
         options.root_name(name);
@@ -98,6 +99,9 @@ impl RemoteHandle {
         }
         if let Some(bytes) = cache_bytes {
             options.cache_bytes(size::parse("cache_bytes", bytes)?);
+        }
+        if let Some(bytes) = request_cost {
+            options.request_cost(size::parse("request_cost", bytes)?);
         }
         if let Some(directory) = disk_cache {
             let capacity = disk_cache_bytes.map(|bytes| size::parse("disk_cache_bytes", bytes)).transpose()?;

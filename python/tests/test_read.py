@@ -640,7 +640,7 @@ def test_info_of_a_generation_that_was_removed(store: Path) -> None:
 
 
 def test_options_of_a_remote_database(store: Path, tmp_path: Path) -> None:
-    options: list[dict[str, Any]] = [{"disk_cache": tmp_path}, {"cache_bytes": 1}, {"disk_cache_bytes": 1}, {"threads": 1}]
+    options: list[dict[str, Any]] = [{"disk_cache": tmp_path}, {"cache_bytes": 1}, {"disk_cache_bytes": 1}, {"request_cost": 1}, {"threads": 1}]
     for option in options:
         with pytest.raises(TypeError, match=f"expected {next(iter(option))} only next to a store"):
             sharddb.open(store, **option)

@@ -202,7 +202,7 @@ def test_get_ranges_with_another_number_of_results(objects: dict[str, bytes]) ->
         def get_ranges(self, path: str, *, starts: Any, ends: Any) -> Any:
             return super().get_ranges(path, starts=starts, ends=ends)[1:]
 
-    with sharddb.open("", store=Forgetful(objects), cache_bytes=0) as db:
+    with sharddb.open("", store=Forgetful(objects), cache_bytes=0, request_cost="16KiB") as db:
         keys = keys_apart(db, VALUES)
         with pytest.raises(sharddb.Io, match="results of get_ranges"):
             db.get_many(keys)

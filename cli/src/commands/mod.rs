@@ -63,7 +63,7 @@ pub(crate) struct Cli {
     /// Print errors only
     #[arg(short, long, global = true)]
     pub(crate) quiet: bool,
-    /// Report what each call to an object store costs: requests, bytes, cache hits, generation
+    /// Report what each call to an object store costs: requests, bytes, cache hits, seconds, generation
     #[arg(short, long, global = true)]
     pub(crate) verbose: bool,
     #[command(subcommand)]

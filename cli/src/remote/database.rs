@@ -1,6 +1,7 @@
 //! Lookups in a data set at a URL.
 
 use std::path::Path;
+use std::time::{Duration, Instant};
 
 use sharddb_container::KeySpace;
 use sharddb_remote::{BlockingDb, Operation, RemoteOptions, RemoteReader, RemoteSnapshot};
@@ -31,10 +32,12 @@ impl RemoteDatabase {
         let Client { store, prefix, .. } = client(&url)?;
         let mut options = RemoteOptions::new();
         set(options.root_name(url.to_string()))?;
+        let start = Instant::now();
         let db = BlockingDb::open_with(store, &prefix, &options)?;
+        let elapsed = start.elapsed();
         let opened = RemoteDatabase { db, url: url.to_string(), is_verbose: context.verbose };
         let stats = opened.db.stats();
-        opened.report("open", stats.requests, stats.bytes, stats.cache_hits);
+        opened.report("open", (stats.requests, stats.bytes, stats.cache_hits), elapsed);
         Ok(Some(opened))
     }
 
@@ -71,16 +74,17 @@ impl RemoteDatabase {
     /// Errors: those of the operation.
     pub(crate) fn run<T: Send>(&self, name: &str, operation: Operation<'_, T>) -> Result<T> {
         let (result, cost) = self.db.run(operation);
-        self.report(name, cost.requests, cost.bytes, cost.cache_hits);
+        self.report(name, (cost.requests, cost.bytes, cost.cache_hits), cost.elapsed);
         Ok(result?)
     }
 
-    fn report(&self, name: &str, requests: u64, bytes: u64, hits: u64) {
+    fn report(&self, name: &str, (requests, bytes, hits): (u64, u64, u64), elapsed: Duration) {
         if self.is_verbose {
             let snapshot = self.db.snapshot();
             let generation = snapshot.generation().map_or_else(String::new, |it| format!(", {it}"));
             let (requests, hits) = (plural(requests, "request"), plural(hits, "cache hit"));
-            warn(format_args!("sharddb: {name}: {requests}, {bytes} bytes, {hits}{generation}"));
+            let seconds = elapsed.as_secs_f64();
+            warn(format_args!("sharddb: {name}: {requests}, {bytes} bytes, {hits}, {seconds:.3} s{generation}"));
         }
     }
 }

@@ -9,6 +9,7 @@ use std::future::{Future, poll_fn};
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
 use std::task::{Context, Poll, Waker};
+use std::time::Duration;
 
 use sharddb_format::Result;
 use sharddb_format::internal::locks::lock;
@@ -66,6 +67,9 @@ pub struct OperationStats {
     pub bytes: u64,
     /// Blocks that were found in the cache, in a block store, or in the response to another operation.
     pub cache_hits: u64,
+    /// The time from the beginning to the result, as `RemoteDb::run` measures it. Zero in [`Operation::stats`], which has no
+    /// clock.
+    pub elapsed: Duration,
 }
 
 impl<'a, T> Operation<'a, T> {

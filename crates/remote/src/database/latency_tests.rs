@@ -54,8 +54,9 @@ async fn open(store: &Slow, options: &RemoteOptions) -> RemoteDb {
 /// Gets a key, present if it is even, and returns the number of requests. They do not overlap.
 async fn requests_of_get(store: &Slow, db: &RemoteDb, key: u64) -> u32 {
     let start = Instant::now();
-    let found = db.get(key).await.unwrap();
-    let elapsed = start.elapsed();
+    let (found, cost) = db.run(db.reader().get(key)).await;
+    let (found, elapsed) = (found.unwrap(), start.elapsed());
+    assert!(cost.elapsed > Duration::ZERO);
     assert_eq!(found.map(|value| value.to_vec()), key.is_multiple_of(2).then(|| value_of(key)), "key {key}");
     let requests = u32::try_from(store.take_requests().len()).unwrap();
     assert_eq!(elapsed, requests * LATENCY, "key {key}: {requests} requests");

@@ -3,6 +3,7 @@
 use std::future::poll_fn;
 use std::sync::Arc;
 use std::task::{Context, Poll};
+use std::time::Instant;
 
 use ::object_store::ObjectStore;
 use futures_util::future::{BoxFuture, FutureExt, Shared};
@@ -163,6 +164,7 @@ struct Read {
 ///
 /// Dropping the future cancels the operation, and its requests unless other operations share them.
 async fn drive<T>(transport: &Transport, mut operation: Operation<'_, T>) -> (Result<T>, OperationStats) {
+    let start = Instant::now();
     let mut in_flight = FuturesUnordered::new();
     let result = poll_fn(|context: &mut Context<'_>| {
         loop {
@@ -185,7 +187,7 @@ async fn drive<T>(transport: &Transport, mut operation: Operation<'_, T>) -> (Re
         }
     })
     .await;
-    (result, operation.stats())
+    (result, OperationStats { elapsed: start.elapsed(), ..operation.stats() })
 }
 
 /// Returns the read of a request. Operations share it if they run on one runtime: another one may have stopped.
