@@ -5,8 +5,7 @@
 
 use std::sync::Arc;
 
-use sharddb_format::internal::checks::ChecksPlace;
-use sharddb_format::{Error, ErrorKind, Result};
+use sharddb_format::{Error, Result};
 
 use crate::block::{Block, BlockContent, BlockKey, BlockRead};
 use crate::block_store::{BlockId, BlockStore};
@@ -14,7 +13,7 @@ use crate::generation::RemoteGeneration;
 use crate::identity::Identity;
 use crate::minishard::Parsed;
 use crate::objects::{Span, Unread};
-use crate::operation::{Exchange, Outgoing};
+use crate::operation::{Exchange, IN_FLIGHT_BYTES, Outgoing};
 use crate::plan::Merged;
 use crate::request::{Body, Failure, RemoteValue, Response};
 use crate::shared_request::{Role, SharedRequest};
@@ -26,7 +25,7 @@ struct Load<'a> {
     read: &'a BlockRead,
     /// The bytes to request.
     span: Span,
-    /// The bytes of the block before `span`, if it is longer than its first request.
+    /// The bytes of the block before `span`, if the first request did not cover the checks.
     head: Option<Body>,
 }
 
@@ -53,8 +52,8 @@ impl RemoteGeneration {
         result
     }
 
-    /// Gets blocks, with requests that are planned together. Calls `ended` with the position and the result of each, in the
-    /// order of arrival.
+    /// Gets blocks, with requests that are planned together for runs of at most [`IN_FLIGHT_BYTES`]. Calls `ended` with the
+    /// position and the result of each, in the order of arrival.
     ///
     /// Errors: `Corrupt` if a block is not what it has to be; `GenerationGone` if its object is missing or was replaced;
     /// those of the client.
@@ -66,14 +65,28 @@ impl RemoteGeneration {
     ) {
         let all = reads.iter().enumerate();
         let all = all.map(|(at, read)| Load { at, read, span: read.span.clone(), head: None }).collect();
-        let mut loads = self.load_from_store(exchange, all, &mut ended);
+        let mut left = self.load_from_store(exchange, all, &mut ended);
+        while !left.is_empty() {
+            let run = self.shared.request_cost.run(left.iter().map(|load| &load.span), IN_FLIGHT_BYTES);
+            let rest = left.split_off(run);
+            self.acquire_run(exchange, std::mem::replace(&mut left, rest), &mut ended).await;
+        }
+    }
+
+    /// Gets the blocks of a run, which other operations may wait for.
+    async fn acquire_run(
+        &self,
+        exchange: &Exchange,
+        mut loads: Vec<Load<'_>>,
+        ended: &mut impl FnMut(usize, Result<Block>),
+    ) {
         while !loads.is_empty() {
-            let readings = self.readings(exchange, std::mem::take(&mut loads), &mut ended);
+            let readings = self.readings(exchange, std::mem::take(&mut loads), ended);
             let requests = readings.iter().map(|reading| Outgoing::shared(&reading.request, reading.role)).collect();
             let mut readings: Vec<Option<Reading<'_>>> = readings.into_iter().map(Some).collect();
             let answered = |at: usize, answer: Result<Response, Failure>| {
                 if let Some(reading) = readings.get_mut(at).and_then(Option::take) {
-                    loads.extend(self.end_reading(exchange, reading, answer, &mut ended));
+                    loads.extend(self.end_reading(exchange, reading, answer, ended));
                 }
             };
             exchange.fetch_all(requests, answered).await;
@@ -163,9 +176,10 @@ impl RemoteGeneration {
         left
     }
 
-    /// Verifies what was read, and keeps it. If another operation was faster, returns its block.
+    /// Verifies what was read, and keeps it. If another operation was faster, returns its block, unless that has less.
     fn content(&self, load: &Load<'_>, answer: Result<RemoteValue, Unread>) -> Result<Received> {
-        if let Some(block) = self.shared.cache.lock().get(self.key_of(load.read)) {
+        let cached = self.shared.cache.lock().get(self.key_of(load.read));
+        if let Some(block) = cached.filter(|block| answer.is_err() || load.span.len() <= block.size()) {
             return Ok(Received::Block(block));
         }
         let content = match answer {
@@ -212,14 +226,19 @@ impl RemoteGeneration {
 
     /// Returns a block from the block store; `None` if that does not have it, or a damaged one.
     fn stored(&self, store: &dyn BlockStore, load: &Load<'_>) -> Option<Block> {
-        let bytes = store.get(&self.block_id(&load.span)?)?;
-        if !self.is_all_of(&load.span, bytes.len() as u64) {
-            return None;
-        }
-        match self.parse(load, Body::new(bytes)) {
-            Ok(Received::Block(block)) => Some(block),
-            Ok(Received::Longer(..)) | Err(_) => None,
-        }
+        let mut spans: Vec<&Span> = load.read.other_span.iter().chain([&load.span]).collect();
+        spans.sort_by_key(|span| std::cmp::Reverse(span.len())); // that with the values first
+        let mut blocks = spans.into_iter().map(|span| {
+            let bytes = store.get(&self.block_id(span)?)?;
+            if !self.is_all_of(span, bytes.len() as u64) {
+                return None;
+            }
+            match self.parse(&Load { span: span.clone(), head: None, ..*load }, Body::new(bytes)) {
+                Ok(Received::Block(block)) => Some(block),
+                Ok(Received::Longer(..)) | Err(_) => None,
+            }
+        });
+        blocks.find_map(|block| block)
     }
 
     /// Returns whether a stored block of `found` bytes has all that the object has of a span.
@@ -307,20 +326,7 @@ impl RemoteGeneration {
         let start = load.whole().range.start;
         let before = start.saturating_add(head.as_slice().len() as u64);
         if load.head.is_some() {
-            let message = format!(
-                "expected a minishard whose index and checks end at byte {before}, found an index with checks up to byte {end}; \
-                 run `sharddb verify`"
-            );
-            return Err(Error::corrupt(message).at_path(&self.objects.path(&load.span.object)).at_offset(start));
-        }
-        let cap = ChecksPlace::total_len(self.shared.max_index_bytes, self.layout.unwrap_or_default());
-        if end - before > cap {
-            let message = format!(
-                "expected at most {cap} bytes of checks of a minishard, found {}: raise the cap `max_index_bytes`",
-                end - before
-            );
-            let path = self.objects.path(&load.span.object);
-            return Err(Error::new(ErrorKind::TooLarge, message).at_path(&path).at_offset(start));
+            return Err(Error::internal("expected a minishard with its checks, found a part of them").at_offset(start));
         }
         Ok(Received::Longer(head, Span::exact(load.span.object.clone(), before..end)))
     }

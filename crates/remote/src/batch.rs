@@ -1,8 +1,8 @@
 //! Lookups of many keys with requests that are planned together.
 //!
-//! Memory: keys are processed in windows of [`WINDOW`] minishards or [`WINDOW_KEYS`] keys in storage order, and a minishard as
-//! soon as it arrives. So a batch takes its values, the cache, and the requests in flight, however many keys it has and whatever its
-//! indexes decode to.
+//! Memory: keys are processed in windows of [`WINDOW`] minishards or [`WINDOW_KEYS`] keys in storage order, and a minishard
+//! as soon as it arrives. So a batch takes its values, the cache, the requests in flight, and some hundred bytes for each key
+//! of a window, whatever its indexes decode to.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -117,7 +117,7 @@ impl Batch<'_> {
     }
 
     fn end_value(&mut self, positions: &[usize], value: Result<RemoteValue>) {
-        self.set(positions, value.map(|value| Some(value.without_neighbours())));
+        self.set(positions, value.map(Some));
     }
 
     /// Sets the result of each of these positions.

@@ -67,6 +67,8 @@ impl Block {
 pub(crate) struct BlockRead {
     pub(crate) block: BlockName,
     pub(crate) span: Span,
+    /// Another span by which a block store may have a minishard: with its values, or without them.
+    pub(crate) other_span: Option<Span>,
     pub(crate) wanted: BlockContent,
 }
 

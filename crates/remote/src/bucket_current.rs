@@ -259,6 +259,11 @@ fn is_local_name(text: &str) -> bool {
     digits.len() == DIGITS && digits.bytes().all(|byte| byte.is_ascii_digit())
 }
 
+/// Returns whether a text is the name of a generation, and so of a directory.
+pub(crate) fn is_generation_directory(text: &str) -> bool {
+    is_local_name(text) || GenerationName::parse(text).is_some()
+}
+
 /// Returns whether a text is 128 bits as lowercase hexadecimal digits.
 pub(crate) fn is_random(text: &str) -> bool {
     text.len() == HEX_DIGITS && text.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))

@@ -27,21 +27,28 @@ use crate::table::Table;
 /// Stores with fewer than 512 minishards have no table.
 const SMALL_INDEXES: u64 = 8 << 10;
 
+/// More keys than shards can have, few enough to calculate with.
+const MOST_KEYS: u64 = 1 << 60;
+
+/// Upper bound on the first bytes of the minishard table that are read before its length is known.
+const MOST_FIRST_BYTES: u64 = 16 << 20;
+
 /// And if there are at most this many shards, each of which takes a request.
 const MOST_SMALL_SHARDS: usize = 64;
 
 /// What is read of a generation at the same time as its manifest, before it is known what there is.
 #[derive(Default)]
 pub(crate) struct FirstBytes {
+    /// Of the minishard table.
     table: Option<Body>,
-    /// Those of the only shard of a small store.
+    /// Of a shard: the only one of a small store.
     shard: Option<Body>,
 }
 
 impl FirstBytes {
     /// Returns what to read in a directory.
     pub(crate) fn spans(shared: &Shared, directory: &str) -> Vec<Span> {
-        let table = (format!("{directory}{}", manifest::MINISHARDS), shared.whole_table_bytes);
+        let table = (format!("{directory}{}", manifest::MINISHARDS), shared.whole_table_bytes.min(MOST_FIRST_BYTES));
         let spans = [table, (FirstBytes::shard_object(directory), SMALL_INDEXES)].into_iter();
         let spans = spans.filter(|(_, bytes)| *bytes > 0);
         spans.map(|(object, bytes)| Span { object, range: 0..bytes, needed: 1 }).collect()
@@ -92,7 +99,7 @@ pub(crate) struct RemoteGeneration {
     pub(crate) spec: ShardingSpec,
     pub(crate) layout: Option<Layout>,
     pub(crate) manifest: Option<Manifest>,
-    /// The bytes of all minishard indexes and padding.
+    /// The bytes of all minishard indexes, padding and preambles.
     pub(crate) index_bytes: u64,
     pub(crate) table: Option<Table>,
     /// The verified shard indexes of a small store without a table.
@@ -301,12 +308,12 @@ impl RemoteGeneration {
     }
 }
 
-/// Returns the bytes of all minishard indexes: what the shards have besides shard indexes, values and checks. Padding and
-/// preambles count as well.
+/// Returns the bytes of all minishard indexes, padding and preambles: what the shards have besides shard indexes, values and
+/// checks.
 fn index_bytes(manifest: &Manifest) -> u64 {
     let bytes = manifest.shards.iter().map(|shard| shard.bytes.saturating_sub(manifest.sharding.shard_index_len()));
     let bytes = bytes.fold(0, u64::saturating_add).saturating_sub(manifest.value_bytes);
-    bytes.saturating_sub(ChecksPlace::total_len(manifest.keys, manifest.layout))
+    bytes.saturating_sub(ChecksPlace::total_len(manifest.keys.min(MOST_KEYS), manifest.layout))
 }
 
 fn no_manifest() -> Error {

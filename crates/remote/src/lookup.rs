@@ -27,7 +27,7 @@ use crate::operation::Exchange;
 use crate::place::{Place, PlaceStep};
 use crate::request::RemoteValue;
 
-/// A key that was found. It does not keep its minishard in memory, except for a short one that has the value.
+/// A key that was found. It does not keep its minishard in memory.
 pub(crate) struct Found {
     pub(crate) location: Location,
     pub(crate) row: Row,
@@ -117,7 +117,7 @@ impl RemoteGeneration {
         let check = minishard.check_of_value(self.layout.unwrap_or_default(), row).map_err(at)?;
         let in_memory = match value.len() {
             0 => Some(RemoteValue::from(Vec::new())),
-            _ => minishard.value(value),
+            _ => minishard.value(value).map(RemoteValue::without_neighbours),
         };
         Ok(Found { location, row, value, check, in_memory })
     }
@@ -147,13 +147,15 @@ impl RemoteGeneration {
 
     /// Verifies and decodes a stored value.
     pub(crate) fn verified(&self, found: &Found, encoded: RemoteValue) -> Result<RemoteValue> {
-        let verified = match &found.check {
+        let cap = self.shared.max_value_bytes;
+        let verified = minishard::check_value_len(found.value, self.spec.data_encoding(), cap);
+        let verified = verified.and_then(|()| match &found.check {
             Some(check) => check.verify_value(found.row.id, found.value.start, &encoded),
             None => Ok(()),
-        };
+        });
         let decoded = verified.and_then(|()| match self.spec.data_encoding() {
             Encoding::Raw => Ok(encoded),
-            Encoding::Gzip => gzip::decode(&encoded, self.shared.max_value_bytes).map(RemoteValue::from),
+            Encoding::Gzip => gzip::decode(&encoded, cap).map(RemoteValue::from),
         });
         decoded.map_err(|error| self.at_found(found, error))
     }

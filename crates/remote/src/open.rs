@@ -51,7 +51,8 @@ impl Served {
 
     async fn try_open(shared: &Arc<Shared>, exchange: &Exchange) -> Result<Served> {
         let root = shared.objects();
-        let Files { current, content } = Files::read(shared, exchange, true, shared.chosen.clone()).await;
+        let chosen = shared.chosen.clone().filter(|name| bucket_current::is_generation_directory(name));
+        let Files { current, content } = Files::read(shared, exchange, true, chosen).await;
         match current.unwrap_or(Err(Unread::Missing)) {
             Ok(current) => Served::of_current(shared, exchange, current, Some(content)).await,
             Err(Unread::Failed(error)) if shared.chosen.is_some() => Err(error),

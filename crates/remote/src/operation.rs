@@ -18,7 +18,7 @@ use crate::request::{Failure, Request, Response, Wanted};
 use crate::shared_request::{RequestId, Role, SharedRequest};
 
 /// Upper bound on the bytes of the requests of an operation that are in flight at a time, unless a single one is longer.
-const IN_FLIGHT_BYTES: u64 = 32 << 20;
+pub(crate) const IN_FLIGHT_BYTES: u64 = 32 << 20;
 
 /// An operation that needs reads from an object store: a lookup, for example.
 ///

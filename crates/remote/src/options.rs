@@ -101,25 +101,25 @@ impl RemoteOptions {
     }
 
     /// Sets the maximum length in bytes of a minishard table that is read as a whole when a generation is opened, and kept
-    /// besides the cache. Of a longer one only the beginning is, and the rest is read by need, 64 KiB at a time, and cached.
+    /// besides the cache. Of a longer table this reads the beginning. The rest is read on demand, 64 KiB at a time, and cached.
     /// Default: 1 MiB.
     ///
-    /// It is read at the same time as the manifest. With 0, only the head is read, in another round of requests.
+    /// Up to 16 MiB it is read at the same time as the manifest. With 0, only the head is read, in another round of requests.
     pub fn whole_table_bytes(&mut self, bytes: u64) -> &mut RemoteOptions {
         self.whole_table_bytes = bytes;
         self
     }
 
     /// Sets what a request costs, in bytes that arrive in the same time: latency times bandwidth, divided by the requests that
-    /// are in flight at a time. At least 16 KiB. Default: 64 KiB, the cost at 20 ms, 100 MB/s and 32 requests in flight; 16 KiB
-    /// for a `RemoteDb` of a `LocalFileSystem`.
+    /// are in flight at a time. From 16 KiB to 2 MiB. Default: 64 KiB, the cost at 20 ms, 100 MB/s and 32 requests in flight;
+    /// 16 KiB for a `RemoteDb` of a `LocalFileSystem`.
     ///
-    /// It decides what is read to save requests. A gap between two ranges of an object is read if it is shorter; the values
-    /// of a minishard are read with its index if they are shorter than the cost of a request for each key that is looked up
-    /// in it. So the bytes that nobody asked for are at most this many for each request that they save. No request for
-    /// several ranges is longer than 64 times this.
+    /// It decides what is read to save requests. A gap between two ranges of an object is read if it is shorter. The values
+    /// of a minishard are read with its index if they are shorter than one cost for each key that is looked up in it. So a
+    /// batch of existing keys reads at most this many bytes that it does not need for each request that it saves. A request
+    /// for several ranges has at most 64 times this, and at most 4 MiB.
     ///
-    /// Raise it for a long way with much bandwidth, and lower it where bytes are dear.
+    /// Raise it for a high latency and a high bandwidth. Lower it if bytes cost more than requests.
     pub fn request_cost(&mut self, bytes: u64) -> &mut RemoteOptions {
         self.request_cost = Some(RequestCost::new(bytes));
         self
@@ -156,8 +156,9 @@ impl RemoteOptions {
     /// a generation or foreign data.
     ///
     /// Cost: two rounds of requests: `current`, then `info`, the manifest and the minishard table at the same time. One for
-    /// foreign data, and for a [`generation`] that is chosen by the name of its directory. One more for the shard indexes of a
-    /// store of several shards with fewer than 512 minishards, and for the table of a generation at the root.
+    /// foreign data, and for a [`generation`] that is chosen by the name of its directory. One more for a table at the root or
+    /// with a head above [`whole_table_bytes`](RemoteOptions::whole_table_bytes), and for the shard indexes of a store without a
+    /// table that has several shards, or its shard in a directory below.
     ///
     /// # Errors
     ///

@@ -3,9 +3,10 @@
 use sharddb_format::internal::byte_range::{ByteRange, RelativeRange};
 use sharddb_format::internal::ids::Location;
 use sharddb_format::internal::minishard;
+use sharddb_format::internal::minishard_index::ROW_LEN;
 use sharddb_format::internal::minishard_table;
 use sharddb_format::internal::shard_index::ShardIndexEntry;
-use sharddb_format::{Error, ErrorKind, HashFunction, Result};
+use sharddb_format::{Error, ErrorKind, Result};
 
 use crate::block::{Block, BlockContent, BlockName, BlockRead};
 use crate::generation::RemoteGeneration;
@@ -19,9 +20,9 @@ const WHOLE_SHARD_INDEX: u64 = 64 << 10;
 /// entry.
 const SHARD_INDEX_BLOCK: u64 = 8 << 10;
 
-/// An upper bound on the rows of most gzip indexes that cannot be estimated from their length. Their checks take 16 KiB,
-/// less than a request costs.
-const UNKNOWN_ROWS: u64 = 4096;
+/// Neighbouring keys share a minishard, up to `2^preshift_bits` of them, and their index may compress to any length. The checks
+/// of at most this many are read, which take 16 KiB.
+const MOST_NEIGHBOURS: u64 = 4096;
 
 /// The place of a minishard that has keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,6 +58,7 @@ impl RemoteGeneration {
                 Ok(PlaceStep::Read(BlockRead {
                     block: BlockName::TableGroup(described.group()),
                     span: Span::exact(self.table_object(), range),
+                    other_span: None,
                     wanted: BlockContent::TableBlock(location.shard, described),
                 }))
             }
@@ -86,10 +88,10 @@ impl RemoteGeneration {
 
     /// Returns the place of an index between the end of the index before it and the beginning of the next one.
     fn place_between(&self, before: Option<u64>, index: ByteRange, next: u64) -> Place {
-        let whole = match before {
-            _ if self.has_raw_indexes() => Some(ByteRange { end: next.max(index.end), ..index }),
-            Some(before) => Some(ByteRange { start: before.min(index.start), ..index }),
-            None => None,
+        let whole = if self.has_raw_indexes() {
+            Some(ByteRange { end: next.max(index.end), ..index })
+        } else {
+            before.map(|before| ByteRange { start: before.min(index.start), ..index })
         };
         Place { index, whole }
     }
@@ -144,16 +146,24 @@ impl RemoteGeneration {
     ///
     /// Errors: `TooLarge` if the index is longer than the cap; `Corrupt` if the shard ends before its checks.
     pub(crate) fn read_of_minishard(&self, location: Location, place: &Place, values: u64) -> Result<BlockRead> {
-        let format = self.minishard_format();
-        minishard::check_index_len(place.index, format.max_index_bytes)?;
-        let index_end = place.index.end;
+        minishard::check_index_len(place.index, self.shared.max_index_bytes)?;
+        let (cost, without) = (self.shared.request_cost, self.span_of_minishard(location, place, place.index)?);
+        let with = place.whole.filter(|whole| whole.len() <= cost.longest());
+        let with = with.map(|whole| self.span_of_minishard(location, place, whole)).transpose()?;
+        let (span, other_span) = match with {
+            Some(with) if cost.pays_for(with.len() - without.len(), values) => (with, Some(without)),
+            with => (without, with),
+        };
+        let wanted = BlockContent::Minishard(location, place.index);
+        Ok(BlockRead { block: BlockName::Minishard(location), span, other_span, wanted })
+    }
+
+    /// Returns the span of a minishard that has `range` and the checks.
+    fn span_of_minishard(&self, location: Location, place: &Place, range: ByteRange) -> Result<Span> {
+        let (format, index_end) = (self.minishard_format(), place.index.end);
         let shard_len = self.shard_len(location.shard).unwrap_or(u64::MAX);
-        let cost = self.shared.request_cost;
-        let is_cheap =
-            |whole: &ByteRange| cost.pays_for(whole.len() - place.index.len(), values) && whole.len() <= cost.longest();
-        let ByteRange { start, end: whole_end } = place.whole.filter(is_cheap).unwrap_or(place.index);
         let (end, needed_end) = if self.has_raw_indexes() {
-            let end = whole_end.max(index_end.saturating_add(format.checks_len_of_raw(place.index.len())));
+            let end = range.end.max(index_end.saturating_add(format.checks_len_of_raw(place.index.len())));
             (end, end)
         } else {
             let end = index_end.saturating_add(format.likely_checks_len(self.likely_rows(location, place.index)));
@@ -163,18 +173,10 @@ impl RemoteGeneration {
         if end > shard_len {
             let message =
                 format!("expected a minishard within the {shard_len} bytes of the shard, found one that ends at {end}");
-            return Err(Error::corrupt(message).at_offset(start));
+            return Err(Error::corrupt(message).at_offset(range.start));
         }
-        let span = Span {
-            object: self.shard_object(location.shard),
-            range: start..end,
-            needed: needed_end.saturating_sub(start),
-        };
-        Ok(BlockRead {
-            block: BlockName::Minishard(location),
-            span,
-            wanted: BlockContent::Minishard(location, place.index),
-        })
+        let needed = needed_end.saturating_sub(range.start);
+        Ok(Span { object: self.shard_object(location.shard), range: range.start..end, needed })
     }
 
     /// Returns the read of the entry of a minishard: of the whole shard index, if it is short or has a checksum.
@@ -196,6 +198,7 @@ impl RemoteGeneration {
         Ok(BlockRead {
             block: BlockName::ShardIndex { shard: location.shard, block },
             span,
+            other_span: None,
             wanted: BlockContent::Entries(location.shard),
         })
     }
@@ -220,20 +223,15 @@ impl RemoteGeneration {
         Ok(Some(self.place_between(Some(base.saturating_add(before)), index, next)))
     }
 
-    /// Estimates the rows of a gzip index, by its share of the bytes of all indexes.
-    ///
-    /// Where the keys are not hashed, neighbours may compress to any length; padding and preambles count as indexes.
+    /// Estimates the rows of a gzip index: by its share of the bytes of all indexes, of which padding and preambles are taken
+    /// to be a part; at least the average, and what neighbouring keys may be.
     fn likely_rows(&self, location: Location, index: ByteRange) -> u64 {
         let (Some(manifest), Some(record)) = (&self.manifest, self.record(location.shard)) else { return 0 };
         let share = u128::from(manifest.keys) * u128::from(index.len()) / u128::from(self.index_bytes.max(1));
-        let at_least = match self.spec.hash_function() {
-            HashFunction::Identity => {
-                UNKNOWN_ROWS.min(1_u64.checked_shl(self.spec.preshift_bits().into()).unwrap_or(u64::MAX))
-            }
-            _ if manifest.layout.preambles || manifest.layout.value_alignment.get() > 1 => UNKNOWN_ROWS,
-            _ => record.keys.div_ceil(self.spec.minishards()),
-        };
-        u64::try_from(share).unwrap_or(u64::MAX).max(at_least).min(record.keys)
+        let average = record.keys.div_ceil(self.spec.minishards());
+        let neighbours = 1_u64.checked_shl(self.spec.preshift_bits().into()).unwrap_or(u64::MAX).min(MOST_NEIGHBOURS);
+        let rows = u64::try_from(share).unwrap_or(u64::MAX).max(average).max(neighbours);
+        rows.min(record.keys).min(self.shared.max_index_bytes / ROW_LEN)
     }
 }
 

@@ -6,8 +6,8 @@ use crate::request::RemoteValue;
 
 /// What a request costs, in bytes that arrive in the same time.
 ///
-/// In a round trip as many bytes arrive as latency times bandwidth, and the requests in flight share them. All that is
-/// read to save requests follows from this one number.
+/// While a request waits for its first byte, latency times bandwidth could arrive, for all requests in flight together.
+/// Everything that is read to save requests follows from this number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct RequestCost(u64);
 
@@ -28,13 +28,18 @@ impl RequestCost {
     /// The cost of a file, the least one.
     pub(crate) const OF_FILES: RequestCost = RequestCost(16 << 10);
 
-    /// Requests grow up to this many times their cost, so that long parts arrive in parallel and nearly all of the time goes
-    /// into bytes.
-    const LONGEST: u64 = 64;
+    /// The greatest cost.
+    const MOST: RequestCost = RequestCost(2 << 20);
 
-    /// Creates a cost of `bytes`, at least 16 KiB.
+    /// Requests grow up to this many times their cost, so that nearly all of their time goes into bytes.
+    const LONGEST_COSTS: u64 = 64;
+
+    /// And up to this many bytes, so that long parts arrive in parallel.
+    const LONGEST: u64 = 4 << 20;
+
+    /// Creates a cost of `bytes`, or the nearest one: from 16 KiB to 2 MiB.
     pub(crate) fn new(bytes: u64) -> RequestCost {
-        RequestCost(bytes).max(RequestCost::OF_FILES)
+        RequestCost(bytes).clamp(RequestCost::OF_FILES, RequestCost::MOST)
     }
 
     /// Whether to read `bytes` that are not wanted if that saves `requests`.
@@ -44,13 +49,29 @@ impl RequestCost {
 
     /// Upper bound on the bytes of a request for several ranges.
     pub(crate) fn longest(self) -> u64 {
-        self.0.saturating_mul(RequestCost::LONGEST)
+        (self.0 * RequestCost::LONGEST_COSTS).min(RequestCost::LONGEST)
+    }
+
+    /// Returns the number of the first spans whose requests have at most `most` bytes together; at least one. The spans are
+    /// in the order of their places.
+    pub(crate) fn run<'a>(self, spans: impl IntoIterator<Item = &'a Span>, most: u64) -> usize {
+        let (mut count, mut bytes, mut before): (usize, u64, Option<&Span>) = (0, 0, None);
+        for span in spans {
+            let gap = before.filter(|before| self.joins(before, span)).map_or(0, |before| gap(before, span));
+            bytes = bytes.saturating_add(gap).saturating_add(span.len());
+            if count > 0 && bytes > most {
+                break;
+            }
+            count += 1;
+            before = Some(span);
+        }
+        count
     }
 
     /// Returns requests that cover all spans: each span is in one of them. O(n log n).
     ///
-    /// They read at most the bytes of the spans and the cost of the requests that they save. Of an object whose spans do not
-    /// overlap, they are at most one more than the bytes from its first span to its last one have costs.
+    /// They read at most the bytes of the spans and the cost of each request that they save. For spans of one object that do not
+    /// overlap, they are at most `len / cost + 1`, where `len` is the distance from the first start to the last end.
     pub(crate) fn merge<'a>(self, spans: impl IntoIterator<Item = &'a Span>) -> Vec<Merged> {
         let mut spans: Vec<(usize, &Span)> = spans.into_iter().enumerate().collect();
         spans.sort_by_key(|(_, span)| (&span.object, span.range.start));
@@ -66,9 +87,8 @@ impl RequestCost {
 
     /// Whether a span is read with the next one.
     fn joins(self, one: &Span, next: &Span) -> bool {
-        let gap = next.range.start.saturating_sub(one.range.end);
         let len = next.range.end.max(one.range.end) - one.range.start;
-        one.object == next.object && self.pays_for(gap, 1) && len <= self.longest()
+        one.object == next.object && self.pays_for(gap(one, next), 1) && len <= self.longest()
     }
 }
 
@@ -94,6 +114,11 @@ impl Objects {
         };
         exchange.fetch_all(requests, answered).await;
     }
+}
+
+/// The bytes between two spans of an object.
+fn gap(one: &Span, next: &Span) -> u64 {
+    next.range.start.saturating_sub(one.range.end)
 }
 
 impl Merged {

@@ -92,7 +92,7 @@ impl RangeState {
 impl RemoteGeneration {
     /// Finds keys, in their order. The first error ends it.
     ///
-    /// Memory: a found key may keep its minishard, whose values cost less than the requests for its found keys.
+    /// Memory: the values that came with their indexes.
     async fn find_many(&self, exchange: &Exchange, keys: &[u64]) -> Result<VecDeque<Found>> {
         let mut wanted: BTreeMap<Location, Vec<u64>> = BTreeMap::new();
         for key in keys {

@@ -65,8 +65,9 @@ impl RemoteReader {
     ///
     /// Cost, cold, in a native data set: one request for an absent key, and for a minishard whose values take less than
     /// [a request costs](crate::RemoteOptions::request_cost); two for others. Three in foreign data, and one less with the shard
-    /// index in the cache. With the minishard index in the cache one, and none if the value came with it. One more if the
-    /// minishard table is [read by need](crate::RemoteOptions::whole_table_bytes).
+    /// index in the cache. With the minishard index in the cache one, and none if the value came with it. One more without a
+    /// minishard table in a store of more than 64 shards, or if the table is
+    /// [read on demand](crate::RemoteOptions::whole_table_bytes).
     ///
     /// # Errors
     ///

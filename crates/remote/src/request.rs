@@ -129,8 +129,7 @@ impl fmt::Debug for Body {
 
 /// A value: bytes of a response, or decoded from one. Cheap to clone.
 ///
-/// It dereferences to `[u8]`. A short value of a native store shares the response with its minishard, which stays in memory
-/// as long as the value: at most the index and the bytes that [a request costs](crate::RemoteOptions::request_cost).
+/// It dereferences to `[u8]`. It may share the response with other bytes, at most as many as its own.
 ///
 /// ```
 /// # use sharddb_remote::RemoteValue;

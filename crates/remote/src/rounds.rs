@@ -159,7 +159,7 @@ impl RemoteGeneration {
         let ended = |at: usize, block: Result<Block>| {
             let (Some(slot), Some(read)) = (blocks.get_mut(at), reads.get(at)) else { return };
             let with = held.saturating_add(block.as_ref().map_or(0, Block::size));
-            *slot = Some(if held > 0 && with > DECODED_BYTES {
+            *slot = Some(if held > 0 && with > DECODED_BYTES && block.is_ok() {
                 Ok(InRound::Deferred(read.clone()))
             } else {
                 held = with;

@@ -26,7 +26,7 @@ pub(crate) struct Table {
     /// In ascending order of shard numbers.
     sections: Vec<Section>,
     len: u64,
-    /// With the whole head.
+    /// The first bytes of the file, at least the head.
     first: Body,
 }
 
@@ -118,8 +118,8 @@ impl Described {
         let length_unit = minishard_table::length_unit(spec.minishard_index_encoding());
         let minishards = 1 << block_bits;
         let last_end = |block: &Block<'_>, minishards: Range<usize>| {
-            let mut indexes = minishards.rev().map(|at| block.index_of(at, block_bits, length_unit));
-            indexes.find(|index| index.is_none_or(|index| index.start < index.end))?.map(|index| index.end)
+            let mut indexes = minishards.rev().filter_map(|at| block.index_of(at, block_bits, length_unit));
+            indexes.find(|index| index.start < index.end).map(|index| index.end)
         };
         let before = last_end(&block, 0..self.in_block).or_else(|| match self.block_before() {
             Some(before) => last_end(&before.block_in(record, bytes, from)?, 0..minishards),

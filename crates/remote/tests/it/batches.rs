@@ -1,6 +1,6 @@
 //! A batch answers like single lookups, with few requests and few bytes.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use crate::bucket::Bucket;
 use crate::common::xorshift;
@@ -198,30 +198,57 @@ fn each_key_of_a_cut_shard_has_the_result_of_get() {
     }
 }
 
-/// A long batch is read in runs, so that its requests never have more than 32 MiB in flight.
+/// The requests of an operation have at most 32 MiB in flight, whether its values come with the indexes or not, and several
+/// are in flight, however much one costs.
 #[test]
-fn a_long_batch_is_read_in_runs() {
-    let store = build(options().spec(spec(6, 2, Encoding::Raw)), 6000, 20_000);
+fn a_long_batch_has_at_most_32_mib_in_flight() {
+    for (index, cost) in [(Encoding::Raw, 64 << 10), (Encoding::Gzip, 16 << 10), (Encoding::Raw, u64::MAX)] {
+        let store = build(options().spec(spec(6, 2, index)), 6000, 20_000);
+        let bucket = Bucket::of(store.path());
+        let reader = bucket.run(RemoteOptions::new().request_cost(cost).open()).unwrap();
+        let keys: Vec<u64> = keys(6000).collect();
+        let mut operation = reader.get_many(&keys);
+        let (mut sent, mut bytes, mut most) = (VecDeque::new(), 0, (0, 0));
+        let results = loop {
+            if let std::task::Poll::Ready(results) = operation.poll() {
+                break results.unwrap();
+            }
+            while let Some((id, request)) = operation.next_request() {
+                let Wanted::Bytes(range) = &request.wanted else { panic!("{request:?}") };
+                bytes += range.end - range.start;
+                sent.push_back((id, request));
+            }
+            most = (bytes.max(most.0), sent.len().max(most.1));
+            let (id, request) = sent.pop_front().unwrap();
+            let answer = bucket.perform(&request);
+            bytes -= answer.as_ref().unwrap().body.as_slice().len() as u64;
+            operation.answer(id, answer);
+        };
+        assert_eq!(results.iter().filter(|result| matches!(result, Ok(Some(_)))).count(), 6000);
+        assert!((20 << 20..=32 << 20).contains(&most.0) && most.1 >= 8, "{most:?}");
+    }
+}
+
+/// Whether a value comes with its index or not, the cap applies.
+#[test]
+fn the_cap_on_values_does_not_depend_on_the_requests() {
+    let store = build(options().spec(spec(2, 0, Encoding::Raw)), 40, 20_000);
     let bucket = Bucket::of(store.path());
-    let reader = bucket.open();
-    let keys: Vec<u64> = keys(6000).collect();
-    let mut operation = reader.get_many(&keys);
-    let mut most = 0;
-    let results = loop {
-        if let std::task::Poll::Ready(results) = operation.poll() {
-            break results.unwrap();
+    let keys: Vec<u64> = keys(40).collect();
+    for cost in [16 << 10, 1 << 20] {
+        let open = || bucket.run(RemoteOptions::new().request_cost(cost).max_value_bytes(10_000).open()).unwrap();
+        let results = bucket.run(open().get_many(&keys)).unwrap();
+        for (key, result) in keys.iter().zip(results) {
+            let expected = Some(value(*key, 20_000)).filter(|value| value.len() <= 10_000);
+            for result in [result, bucket.run(open().get(*key))] {
+                match (&expected, result) {
+                    (Some(expected), Ok(Some(found))) => assert_eq!(&found[..], &expected[..]),
+                    (None, Err(error)) => assert_eq!(error.kind(), ErrorKind::TooLarge),
+                    (_, found) => panic!("{found:?} for {:?} bytes", expected.as_ref().map(Vec::len)),
+                }
+            }
         }
-        let mut in_flight = 0;
-        let requests: Vec<_> = std::iter::from_fn(|| operation.next_request()).collect();
-        for (id, request) in requests {
-            let Wanted::Bytes(range) = &request.wanted else { panic!("{request:?}") };
-            in_flight += range.end - range.start;
-            operation.answer(id, bucket.perform(&request));
-        }
-        most = most.max(in_flight);
-    };
-    assert_eq!(results.iter().filter(|result| matches!(result, Ok(Some(_)))).count(), 6000);
-    assert!((20 << 20..=40 << 20).contains(&most), "{most}");
+    }
 }
 
 /// A value of a batch does not keep the bytes of its neighbours in memory: the cache may drop them.

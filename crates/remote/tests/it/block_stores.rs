@@ -70,6 +70,23 @@ fn a_second_reader_starts_warm() {
     }
 }
 
+/// A minishard that was read with its values for a batch is found by a single lookup, which would read the index alone, and the
+/// other way around.
+#[test]
+fn a_minishard_is_found_with_and_without_its_values() {
+    let store = build(options().profile(Profile::Remote), 20_000, 600);
+    let bucket = Bucket::of(store.path());
+    let some: Vec<u64> = keys(1000).step_by(20).collect();
+    let blocks = Arc::new(Blocks::default());
+    bucket.run(bucket.run(with(&blocks).open()).unwrap().get_many(&some)).unwrap();
+    let reader = bucket.run(with(&blocks).open()).unwrap();
+    assert_eq!(bucket.count(reader.get(some[3])).1, 0);
+    let blocks = Arc::new(Blocks::default());
+    assert_eq!(bucket.count(bucket.run(with(&blocks).open()).unwrap().get(some[3])).1, 2);
+    let (found, cost) = bucket.run_counted(bucket.run(with(&blocks).open()).unwrap().get_many(&some[3..4]));
+    assert_eq!((bytes(found.unwrap().remove(0)), cost.requests), (Some(value(some[3], 600)), 1));
+}
+
 /// Damage in the block store is found like damage in a response, and the block is read again.
 #[test]
 fn damaged_blocks_are_read_again() {

@@ -3,8 +3,8 @@
 use crate::bucket::{Bucket, Cost};
 use crate::common::{Answer, TempDir, data, expected};
 use crate::stores::{absent, build, bytes, keys, options, spec, value};
-use sharddb::Profile;
-use sharddb::spec::Encoding;
+use sharddb::spec::{Encoding, HashFunction};
+use sharddb::{Profile, ShardingSpec, ValueAlignment};
 use sharddb_remote::{RemoteOptions, Wanted};
 
 /// Enough for a minishard table of several blocks.
@@ -149,6 +149,74 @@ fn no_cold_get_takes_three_requests() {
                     );
                 }
             }
+        }
+    }
+}
+
+/// Keys that compress to any length, and padding between values, which hide how many rows a gzip index has.
+#[test]
+fn the_rows_of_unusual_indexes_are_estimated() {
+    let gzip = |hash, preshift| {
+        let spec = ShardingSpec::new(hash, preshift, 4, 0).unwrap();
+        spec.with_minishard_index_encoding(Encoding::Gzip)
+    };
+    let mixed =
+        |at: u64| 16 * (if at % 16 == 3 { at / 16 } else { at.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 20 }) + at % 16;
+    let some = |at: u64| at.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    let mut aligned = options();
+    aligned.value_alignment(ValueAlignment::SixtyFour);
+    for (mut options, spec, key_of) in [
+        (options(), gzip(HashFunction::Identity, 0), mixed as fn(u64) -> u64),
+        (aligned, gzip(HashFunction::MurmurHash3X86_128, 0), some),
+    ] {
+        let scratch = TempDir::new();
+        let mut loader = options.spec(spec).create(scratch.path()).unwrap();
+        (0..32_000).for_each(|at| loader.insert(key_of(at), vec![b'v'; 100]).unwrap());
+        loader.finish().unwrap();
+        let bucket = Bucket::of(scratch.path());
+        for at in (0..32_000).step_by(499) {
+            let (found, cost) = bucket.run_counted(bucket.open().get(key_of(at)));
+            assert_eq!((bytes(found), cost.requests), (Some(vec![b'v'; 100]), 2), "{spec:?}: key {at}");
+        }
+    }
+}
+
+/// Without a manifest the rows cannot be estimated: the rest of the checks is requested, and nothing twice.
+#[test]
+fn only_the_missing_tail_of_a_minishard_is_read() {
+    let store = build(options().spec(spec(4, 0, Encoding::Gzip)), 8000, 20);
+    let bucket = Bucket::of(&store.path().join("gen-0000000001"));
+    bucket.remove("manifest.json");
+    for key in keys(8000).step_by(499) {
+        let reader = bucket.open();
+        bucket.take_log();
+        assert_eq!(bytes(bucket.run(reader.get(key))), Some(value(key, 20)));
+        let ranges: Vec<_> = bucket.take_log().into_iter().map(|request| request.wanted).collect();
+        let [_, Wanted::Bytes(head), Wanted::Bytes(tail), Wanted::Bytes(_)] = &ranges[..] else { panic!("{ranges:?}") };
+        assert_eq!(head.end, tail.start);
+        assert_eq!(bytes(bucket.run(reader.get(key))), Some(value(key, 20)), "from the cache");
+    }
+    let all: Vec<u64> = keys(8000).collect();
+    let values = bucket.run(bucket.open().get_many(&all)).unwrap();
+    assert!(all.iter().zip(values).all(|(key, found)| bytes(found) == Some(value(*key, 20))));
+}
+
+/// A manifest that states wrong numbers of keys: the checks of an index are read, however many are expected.
+#[test]
+fn lookups_do_not_depend_on_the_number_of_keys() {
+    let store = build(options().spec(spec(4, 0, Encoding::Gzip)), 8000, 20);
+    let bucket = Bucket::of(store.path());
+    let name = "gen-0000000001/manifest.json";
+    let text = String::from_utf8(bucket.object(name)).unwrap();
+    let (text, _) = text.rsplit_once("\"crc32\"").unwrap();
+    for count in [1, 7999, u64::MAX] {
+        let other =
+            text.replace("\"keys\": 8000", &format!("\"keys\": {count}")).replace(",8000,", &format!(",{count},"));
+        bucket.put(name, format!("{other}\"crc32\": {}\n}}\n", crc32fast::hash(other.as_bytes())));
+        let reader = bucket.run(RemoteOptions::new().max_index_bytes(u64::MAX).open()).unwrap();
+        assert_eq!(reader.snapshot().key_count(), Some(count));
+        for key in keys(8000).step_by(499) {
+            assert_eq!(bytes(bucket.run(reader.get(key))), Some(value(key, 20)), "key {key} of {count}");
         }
     }
 }

@@ -51,6 +51,23 @@ fn a_long_table_is_read_in_groups() {
     check(&bucket, &whole, 60_000);
 }
 
+/// Of a longer table the beginning is read at open: no block is lost at its end, nor the values before a gzip index.
+#[test]
+fn a_table_is_in_memory_up_to_any_byte() {
+    for index in [Encoding::Raw, Encoding::Gzip] {
+        let store = build(options().spec(spec(9, 2, index)), 8000, 20);
+        let bucket = Bucket::of(store.path());
+        let len = bucket.object(TABLE).len() as u64;
+        for bytes in (1..len + 600).step_by(usize::try_from(len / 12).unwrap()) {
+            let reader = bucket.run(RemoteOptions::new().whole_table_bytes(bytes).open()).unwrap();
+            check(&bucket, &reader, 8000);
+            let last = bucket.run(RemoteOptions::new().whole_table_bytes(bytes).open()).unwrap();
+            let counts = keys(8000).step_by(397).map(|key| bucket.count(last.get(key)).1);
+            assert!(counts.sum::<usize>() <= if bytes < len { 22 } else { 21 }, "{bytes} of {len} bytes");
+        }
+    }
+}
+
 #[test]
 fn a_batch_reads_the_groups_in_a_round_of_their_own() {
     let store = build(options().profile(Profile::Local), 60_000, 20);
