@@ -531,8 +531,7 @@ class RemoteHandle:
         pointer: str | None = None,
         spec: dict[str, Any] | str | None = None,
         cache_bytes: int | str | None = None,
-        disk_cache: _Path | None = None,
-        disk_cache_bytes: int | str | None = None,
+        disk_cache: tuple[_Path, int | str] | None = None,
         request_cost: int | str | None = None,
     ) -> RemoteOperation: ...
     def get(self, key: SupportsIndex) -> RemoteOperation: ...

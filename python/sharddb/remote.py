@@ -51,9 +51,8 @@ class RemoteSource(NamedTuple):
         name, prefix = ("/".join(filter(None, (path, directory))) for path in (name or type(store).__name__, prefix))
         from sharddb._transport import Transport  # asyncio takes longer to import than the rest of the package
 
-        operation = RemoteHandle.open(
-            name, self.pointer, self.spec, self.cache_bytes, self.disk_cache, self.disk_cache_bytes, self.request_cost
-        )
+        disk_cache = None if self.disk_cache is None else (self.disk_cache, self.disk_cache_bytes)
+        operation = RemoteHandle.open(name, self.pointer, self.spec, self.cache_bytes, disk_cache, self.request_cost)
         return operation, Transport(store, prefix, self.threads)
 
     def open(self, directory: str | None = None) -> _Served:

@@ -15,9 +15,6 @@ use crate::remote_operation::{Outcome, RemoteOperation};
 use crate::remote_places::Places;
 use crate::{errors, fork, listing, metadata, size, spec};
 
-/// The capacity of a cache on disk unless stated, in bytes.
-const DISK_CACHE_BYTES: u64 = 1 << 30;
-
 /// A reader of an object store, as the classes of `sharddb.remote` use it.
 #[pyclass(frozen, module = "sharddb._sharddb")]
 pub(crate) struct RemoteHandle {
@@ -78,15 +75,14 @@ impl RemoteHandle {
 impl RemoteHandle {
     /// Returns the operation that opens a data set. `name` is its name in messages.
     #[staticmethod]
-    #[pyo3(signature = (name, pointer = None, spec = None, cache_bytes = None, disk_cache = None, disk_cache_bytes = None, request_cost = None))]
+    #[pyo3(signature = (name, pointer = None, spec = None, cache_bytes = None, disk_cache = None, request_cost = None))]
     fn open(
         py: Python<'_>,
         name: String,
         pointer: Option<String>,
         spec: Option<&Bound<'_, PyAny>>,
         cache_bytes: Option<&Bound<'_, PyAny>>,
-        disk_cache: Option<PathBuf>,
-        disk_cache_bytes: Option<&Bound<'_, PyAny>>,
+        disk_cache: Option<(PathBuf, Bound<'_, PyAny>)>,
         request_cost: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<RemoteOperation> {
         let mut options = RemoteOptions::new();
@@ -103,9 +99,8 @@ impl RemoteHandle {
         if let Some(bytes) = request_cost {
             options.request_cost(size::parse("request_cost", bytes)?);
         }
-        if let Some(directory) = disk_cache {
-            let capacity = disk_cache_bytes.map(|bytes| size::parse("disk_cache_bytes", bytes)).transpose()?;
-            let capacity = capacity.unwrap_or(DISK_CACHE_BYTES);
+        if let Some((directory, bytes)) = disk_cache {
+            let capacity = size::parse("disk_cache_bytes", &bytes)?;
             let cache = py.detach(|| DiskCache::open(directory, capacity)).or_raise(py)?;
             options.block_store(Arc::new(cache));
         }
