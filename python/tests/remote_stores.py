@@ -191,7 +191,7 @@ def remove(objects: dict[str, bytes], name: str) -> None:
 
 
 def keys_apart(db: sharddb.RemoteReader, keys: Iterable[int]) -> list[int]:
-    """Returns keys of one shard whose values are so far apart that a request that costs 16 KiB is for one of them."""
+    """Returns keys of one shard whose values are so far apart that requests which cost 16 KiB are not joined."""
     places = sorted((place, key) for key in keys if (place := db.locate(key)))
     found: list[int] = []
     next_offset = 0

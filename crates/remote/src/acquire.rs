@@ -276,7 +276,7 @@ impl RemoteGeneration {
 
     /// Verifies the bytes of a block.
     fn parse(&self, load: &Load<'_>, bytes: Body) -> Result<Received> {
-        let start = load.whole().range.start;
+        let start = load.start();
         let block = match load.read.wanted {
             BlockContent::TableBlock(shard, described) => {
                 let is_intact = |record| described.is_intact(record, bytes.as_slice(), start);
@@ -323,7 +323,7 @@ impl RemoteGeneration {
 
     /// Returns what is left of a block that ends at `end`, after the bytes that were read.
     fn longer(&self, load: &Load<'_>, head: Body, end: u64) -> Result<Received> {
-        let start = load.whole().range.start;
+        let start = load.start();
         let before = start.saturating_add(head.as_slice().len() as u64);
         if load.head.is_some() {
             return Err(Error::internal("expected a minishard with its checks, found a part of them").at_offset(start));
@@ -333,11 +333,15 @@ impl RemoteGeneration {
 }
 
 impl Load<'_> {
+    /// The offset of the block in its object.
+    fn start(&self) -> u64 {
+        let head = self.head.as_ref().map_or(0, |head| head.as_slice().len() as u64);
+        self.span.range.start.saturating_sub(head)
+    }
+
     /// The span of the whole block, as far as it was requested.
     fn whole(&self) -> Span {
-        let head = self.head.as_ref().map_or(0, |head| head.as_slice().len() as u64);
-        let Span { object, range, needed } = &self.span;
-        Span { object: object.clone(), range: range.start.saturating_sub(head)..range.end, needed: needed + head }
+        Span::exact(self.span.object.clone(), self.start()..self.span.range.end)
     }
 
     /// Returns the bytes of the block from those of its span.

@@ -167,7 +167,7 @@ struct Files {
     content: Content,
 }
 
-/// The two files that describe a generation, or the directory at the root, and the first bytes of others.
+/// `info` and the manifest of a generation, or of the root, and the first bytes of other files.
 struct Content {
     generation: Option<String>,
     info: Result<Response, Unread>,
