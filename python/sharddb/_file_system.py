@@ -94,3 +94,9 @@ def is_mapper(store: object) -> TypeGuard[Mapper]:
 
 def is_file_system(store: object) -> TypeGuard[FileSystem]:
     return all(callable(getattr(store, name, None)) for name in ("cat_file", "info", "find"))
+
+
+def is_local(store: object) -> bool:
+    """Returns whether a store reads files of this machine: as fsspec or as obstore."""
+    store = store._system if isinstance(store, Files) else store
+    return bool({"LocalFileSystem", "LocalStore"} & {cls.__name__ for cls in type(store).__mro__})

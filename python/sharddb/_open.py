@@ -70,8 +70,9 @@ def open(
     ``s3://bucket/store`` names the root of the store in messages, except of a file system, which reads it. ``cache_bytes`` is the
     memory for indexes. ``disk_cache`` is a directory that keeps up to ``disk_cache_bytes`` of them for later processes; several
     processes may share it. It needs a URL as ``path``, which distinguishes the data sets in it. ``request_cost`` is what a request
-    costs, in bytes that arrive in the same time: from 16 KiB to 2 MiB, by default 64 KiB. A call reads at most that
-    many bytes in vain for each request that it saves. ``threads`` is the number of requests of a call that are in flight at a time: with 1, the
+    costs, in bytes that arrive in the same time: from 16 KiB to 2 MiB, by default 64 KiB, and 16 KiB for local files; or "measured":
+    by the times of the responses so far, if the store has ``get``. A call reads at most that many bytes in vain for each request
+    that it saves. ``threads`` is the number of requests of a call that are in flight at a time: with 1, the
     store is called by the thread of the caller only.
 
     ``pointer`` is the JSON pointer of the object in ``info`` that has the member "sharding", such as "/scales/0".

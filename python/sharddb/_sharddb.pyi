@@ -565,7 +565,12 @@ class RemoteOperation:
     def poll(self) -> tuple[Any] | None: ...
     def requests(self) -> list[RemoteRequest]: ...
     def answer(
-        self, request: RemoteRequest, body: _Bytes, etag: str | None = None, object_len: int | None = None
+        self,
+        request: RemoteRequest,
+        body: _Bytes,
+        etag: str | None = None,
+        object_len: int | None = None,
+        times: tuple[float, float] | None = None,
     ) -> None: ...
     def refuse(self, request: RemoteRequest, object_len: int) -> None: ...
     def fail(

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextvars import ContextVar, copy_context
 from dataclasses import dataclass
@@ -79,9 +79,11 @@ class Reply:
     body: Buffer
     etag: str | None = None
     size: int | None = None
+    times: tuple[float, float] | None = None
+    """The seconds until the head of the response, and from there to the end of the body."""
 
     def give(self, operation: RemoteOperation, request: RemoteRequest) -> None:
-        operation.answer(request, self.body, self.etag, self.size)
+        operation.answer(request, self.body, self.etag, self.size, self.times)
 
 
 @dataclass(frozen=True)
@@ -179,13 +181,13 @@ class Transport:
                         pool = pool or ThreadPoolExecutor(self._threads, "sharddb")
                         pool.submit(copy_context().run, self._perform_on_thread, group, arrivals)
                 waiting.clear()
-                request, read = _arrived(arrivals.get())
-                outstanding -= 1
-                own.discard(read)
-                if read.cancelled():
-                    waiting.append(request)
-                else:
-                    _give(operation, request, read.result())
+                for request, read in map(_arrived, [arrivals.get(), *_others(arrivals)]):
+                    outstanding -= 1
+                    own.discard(read)
+                    if read.cancelled():
+                        waiting.append(request)
+                    else:
+                        _give(operation, request, read.result())
             return result[0]
         finally:
             self._count_since(start)
@@ -234,13 +236,13 @@ class Transport:
                         own[read] = loop.create_task(self._answer_async(request))
                         own[read].add_done_callback(partial(end, read))
                     read.add_done_callback(partial(arrive, request))
-                request, read = _arrived(await arrivals.get())
-                outstanding -= 1
-                own.pop(read, None)
-                if read.cancelled():
-                    waiting.appendleft(request)
-                else:
-                    _give(operation, request, read.result())
+                for request, read in map(_arrived, [await arrivals.get(), *_others(arrivals)]):
+                    outstanding -= 1
+                    own.pop(read, None)
+                    if read.cancelled():
+                        waiting.appendleft(request)
+                    else:
+                        _give(operation, request, read.result())
             return result[0]
         finally:
             self._count_since(start)
@@ -329,8 +331,10 @@ class Transport:
         _UNDER_WAY.set((*_UNDER_WAY.get(), self._bytes_of(request)))
         try:
             if self._get_async:
+                start = perf_counter()
                 result = await self._get_async(self._path(request), options=_options(request))
-                return _too_large(request, result) or _reply(result, await _body_async(result))
+                head = perf_counter()
+                return _too_large(request, result) or _reply(result, await _body_async(result), start, head)
             if self._get or not self._get_range_async:
                 return await asyncio.to_thread(self._read, request)
             start, end = _range(request)
@@ -340,8 +344,10 @@ class Transport:
 
     def _read(self, request: RemoteRequest) -> Answer:
         if self._get:
+            start = perf_counter()
             result = self._get(self._path(request), options=_options(request))
-            return _too_large(request, result) or _reply(result, _body(result))
+            head = perf_counter()
+            return _too_large(request, result) or _reply(result, _body(result), start, head)
         if not self._get_range:
             raise TypeError(f"{type(self._store).__name__} has asynchronous methods only: use those of the database")
         start, end = _range(request)
@@ -364,6 +370,12 @@ class Transport:
 def _arrive(arrivals: SimpleQueue[_Arrival], request: RemoteRequest, read: Future[Answer]) -> None:
     assert isinstance(read, Read)
     arrivals.put((request, read))
+
+
+def _others(arrivals: SimpleQueue[_Arrival] | asyncio.Queue[_Arrival]) -> Iterator[_Arrival]:
+    """What else has arrived. Nobody else takes from the queue."""
+    while not arrivals.empty():
+        yield arrivals.get_nowait()
 
 
 def _arrived(arrival: _Arrival) -> tuple[RemoteRequest, Read]:
@@ -431,8 +443,8 @@ def _too_large(request: RemoteRequest, result: Any) -> TooLarge | None:
     return None
 
 
-def _reply(result: Any, body: Buffer) -> Reply:
-    return Reply(body, _meta(result, "e_tag", str), _meta(result, "size", int))
+def _reply(result: Any, body: Buffer, start: float, head: float) -> Reply:
+    return Reply(body, _meta(result, "e_tag", str), _meta(result, "size", int), (head - start, perf_counter() - head))
 
 
 def _meta(result: Any, name: str, cls: type[_T]) -> _T | None:

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self, SupportsIndex, TypeVar, overload
 
 from sharddb import _sharddb
-from sharddb._file_system import Files
+from sharddb._file_system import Files, is_local
 from sharddb._sharddb import RemoteHandle, RemoteOperation, _arrow_stream, _check_rows, _copy_into, _key_array
 from sharddb.errors import Corrupt, Error, GenerationGone, InvalidInput, NotFound
 from sharddb.stats import RemoteStats
@@ -28,6 +28,9 @@ CACHE_BYTES = 64 << 20
 
 DISK_CACHE_BYTES = 1 << 30
 """The default capacity of a cache on disk, in bytes."""
+
+FILE_COST = 16 << 10
+"""What a request costs where the objects are local files, in bytes."""
 
 THREADS = 32
 """The default upper bound on the requests of a call that are in flight at a time."""
@@ -52,7 +55,8 @@ class RemoteSource(NamedTuple):
         from sharddb._transport import Transport  # asyncio takes longer to import than the rest of the package
 
         disk_cache = None if self.disk_cache is None else (self.disk_cache, self.disk_cache_bytes)
-        operation = RemoteHandle.open(name, self.pointer, self.spec, self.cache_bytes, disk_cache, self.request_cost)
+        cost = FILE_COST if self.request_cost is None and is_local(store) else self.request_cost
+        operation = RemoteHandle.open(name, self.pointer, self.spec, self.cache_bytes, disk_cache, cost)
         return operation, Transport(store, prefix, self.threads)
 
     def open(self, directory: str | None = None) -> _Served:

@@ -96,8 +96,10 @@ impl RemoteHandle {
         if let Some(bytes) = cache_bytes {
             options.cache_bytes(size::parse("cache_bytes", bytes)?);
         }
-        if let Some(bytes) = request_cost {
-            options.request_cost(size::parse("request_cost", bytes)?);
+        match request_cost {
+            Some(cost) if cost.eq("measured")? => drop(options.measure_request_cost(true)),
+            Some(bytes) => drop(options.request_cost(size::parse("request_cost", bytes)?)),
+            None => {}
         }
         if let Some((directory, bytes)) = disk_cache {
             let capacity = size::parse("disk_cache_bytes", &bytes)?;

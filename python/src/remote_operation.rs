@@ -8,12 +8,13 @@ use std::io;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
+use std::time::Duration;
 
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use sharddb_remote::{
     Body, Failure, Operation, RemoteLocation, RemoteReader, RemoteScan, RemoteValue, Request, RequestId, Response,
-    Wanted,
+    Timing, Wanted,
 };
 
 use crate::bytes_like;
@@ -180,23 +181,30 @@ impl RemoteOperation {
         std::iter::from_fn(next).collect()
     }
 
-    /// Gives the bytes that a request has read, and the ETag and length of the object where they are known.
+    /// Gives the bytes that a request has read, the ETag and length of the object where they are known, and how long the
+    /// head of the response and its body took, in seconds.
     ///
-    /// Raises `TypeError` or `ValueError` for a body that is not bytes.
-    #[pyo3(signature = (request, body, etag = None, object_len = None))]
+    /// Raises `TypeError` or `ValueError` for a body that is not bytes, and `ValueError` for a negative time.
+    #[pyo3(signature = (request, body, etag = None, object_len = None, times = None))]
     fn answer(
         &self,
         request: &RemoteRequest,
         body: &Bound<'_, PyAny>,
         etag: Option<String>,
         object_len: Option<u64>,
+        times: Option<(f64, f64)>,
     ) -> PyResult<()> {
+        let timing = times.map(timing).transpose()?;
         let mut bytes = Vec::new();
         bytes_like::append(body, &mut bytes)?;
         let found = u64::try_from(bytes.len())?;
         let answer = match request.request.wanted {
             Wanted::Whole { most } if found > most => Err(Failure::too_large(most, found)),
-            _ => Ok(Response::new(Body::new(bytes), etag, object_len)),
+            _ => {
+                let mut response = Response::new(Body::new(bytes), etag, object_len);
+                response.timing = timing;
+                Ok(response)
+            }
         };
         self.give(request, answer);
         Ok(())
@@ -233,6 +241,12 @@ impl RemoteOperation {
             drop(steps);
         });
     }
+}
+
+/// Errors: `ValueError` for a time that is negative or not finite.
+fn timing((wait, transfer): (f64, f64)) -> PyResult<Timing> {
+    let time = |seconds| Duration::try_from_secs_f64(seconds).map_err(|error| PyValueError::new_err(error.to_string()));
+    Ok(Timing { wait: time(wait)?, transfer: time(transfer)? })
 }
 
 /// What performs a request: an object of `sharddb._transport`.

@@ -1,6 +1,7 @@
 """A database in an object store gives the same answers as the same files on disk, in few requests."""
 
 import asyncio
+import itertools
 import json
 import os
 import pickle
@@ -107,6 +108,43 @@ def test_a_request_costs_bytes_and_seconds(tmp_path: Path) -> None:
         assert before["seconds"] < db.stats["seconds"]
         assert db.stats["requests"] - before["requests"] == counts[-1]
     assert counts[0] <= 2 and counts[1] > 50, counts
+
+
+def test_a_request_for_a_local_file_costs_less(tmp_path: Path) -> None:
+    """Between the keys are 20,000 bytes: fewer than a request of an object store costs, and more than one for a file."""
+    generation = tmp_path / "store" / "gen-0000000001"
+    with sharddb.Loader(tmp_path / "store") as loader:
+        loader.extend({key: bytes(20_000) for key in range(100)})
+
+    def requests(path: str, store: Any, **options: Any) -> int:
+        db = sharddb.open(path, store=store, **options)
+        before: int = db.stats["requests"]
+        db.get_many(range(0, 100, 2))
+        after: int = db.stats["requests"]
+        return after - before
+
+    local, memory = fsspec.filesystem("file"), MemoryStore()
+    for name, content in files(generation).items():
+        memory.put(name, content)
+    assert min(requests(str(generation), local), requests("", LocalStore(generation))) > 50
+    assert max(requests("", memory), requests(str(generation), local, request_cost=64 << 10)) <= 2
+
+
+def test_a_measured_cost_is_that_of_the_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By the clock of this test, a million bytes arrive in the time that a request waits."""
+    with sharddb.Loader(tmp_path / "store") as loader:
+        loader.extend({key: bytes(100_000 if key else 1_000_000) for key in range(100)})
+    clock = itertools.count()
+    monkeypatch.setattr("sharddb._transport.perf_counter", lambda: float(next(clock)))
+    counts = []
+    for options in ({}, {"request_cost": "measured"}):
+        store = Objects(files(tmp_path / "store" / "gen-0000000001"))
+        with sharddb.open("", store=store, **options) as db:  # type: ignore[call-overload]
+            assert len(db[0]) == 1_000_000
+            counts.append(store.count(lambda db=db: db.get_many(range(1, 100, 2))))  # type: ignore[misc]
+    assert counts[0] > 2 * counts[1], counts
+    with pytest.raises(ValueError, match="request_cost in bytes"):
+        sharddb.open("", store=MemoryStore(), request_cost="estimated")
 
 
 def test_requests_of_other_writers(foreign: Path) -> None:

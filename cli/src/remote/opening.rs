@@ -2,6 +2,7 @@
 
 use sharddb::internal::generation_of_text;
 use std::path::{Path, PathBuf};
+use std::str::FromStr;
 use std::sync::Arc;
 
 use clap::Args;
@@ -28,6 +29,26 @@ pub(crate) struct RemoteOpening {
     /// time are removed
     #[arg(long, help_heading = HEADING, value_name = "SIZE", default_value = "1GiB", requires = "cache_dir")]
     cache_size: Size,
+    /// What a request costs, in bytes that arrive in the same time, from 16KiB to 2MiB: latency times bandwidth, divided by
+    /// the requests in flight; or measured, by the times of the responses. A batch reads at most this many bytes in vain
+    /// for each request that it saves. Default: 64KiB
+    #[arg(long, help_heading = HEADING, value_name = "SIZE|measured")]
+    request_cost: Option<RequestCost>,
+}
+
+/// What a request costs.
+#[derive(Clone, Copy, Debug)]
+enum RequestCost {
+    Bytes(Size),
+    Measured,
+}
+
+impl FromStr for RequestCost {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<RequestCost, String> {
+        if text == "measured" { Ok(RequestCost::Measured) } else { text.parse().map(RequestCost::Bytes) }
+    }
 }
 
 impl RemoteOpening {
@@ -38,6 +59,11 @@ impl RemoteOpening {
         let path = path.display();
         if self.cache_dir.is_some() {
             return Err(Failure::usage(format!("--cache-dir is for DB at a URL, found the path {path}: leave it out")));
+        }
+        if self.request_cost.is_some() {
+            return Err(Failure::usage(format!(
+                "--request-cost is for DB at a URL, found the path {path}: leave it out"
+            )));
         }
         if let Some(generation) = &self.generation {
             return Err(Failure::usage(format!(
@@ -57,6 +83,11 @@ impl RemoteOpening {
         }
         if let Some(directory) = &self.cache_dir {
             options.block_store(Arc::new(DiskCache::open(directory, self.cache_size.0)?));
+        }
+        match self.request_cost {
+            Some(RequestCost::Bytes(bytes)) => drop(options.request_cost(bytes.0)),
+            Some(RequestCost::Measured) => drop(options.measure_request_cost(true)),
+            None => {}
         }
         Ok(())
     }

@@ -67,7 +67,7 @@ impl RemoteGeneration {
         let all = all.map(|(at, read)| Load { at, read, span: read.span.clone(), head: None }).collect();
         let mut left = self.load_from_store(exchange, all, &mut ended);
         while !left.is_empty() {
-            let run = self.shared.request_cost.run(left.iter().map(|load| &load.span), IN_FLIGHT_BYTES);
+            let run = self.request_cost().run(left.iter().map(|load| &load.span), IN_FLIGHT_BYTES);
             let rest = left.split_off(run);
             self.acquire_run(exchange, std::mem::replace(&mut left, rest), &mut ended).await;
         }
@@ -126,7 +126,7 @@ impl RemoteGeneration {
             }
         }
         for Merged { span, members } in
-            self.shared.request_cost.merge(new.iter().flatten().map(|load: &Load<'_>| &load.span))
+            self.request_cost().merge(new.iter().flatten().map(|load: &Load<'_>| &load.span))
         {
             let request = Arc::new(SharedRequest::new(self.objects.request(&span), span.range.clone()));
             let loads = members.into_iter().filter_map(|member| new.get_mut(member)?.take()).collect();

@@ -19,8 +19,8 @@ use crate::block_store::BlockStore;
 use crate::minishard::MinishardFormat;
 use crate::objects::{Objects, Span, Totals, Unread};
 use crate::operation::Exchange;
-use crate::plan::RequestCost;
 use crate::request::{Body, RemoteValue};
+use crate::request_cost::RequestCost;
 use crate::table::Table;
 
 /// The shard indexes of a store without a minishard table are read at open if they have at most this many bytes in all.
@@ -77,6 +77,7 @@ pub(crate) struct Shared {
     pub(crate) max_index_bytes: u64,
     pub(crate) whole_table_bytes: u64,
     pub(crate) request_cost: RequestCost,
+    pub(crate) measures_request_cost: bool,
     pub(crate) cache: Cache,
     pub(crate) block_store: Option<Arc<dyn BlockStore>>,
     pub(crate) totals: Arc<Totals>,
@@ -116,6 +117,12 @@ impl Shared {
 }
 
 impl RemoteGeneration {
+    /// What a request costs now.
+    pub(crate) fn request_cost(&self) -> RequestCost {
+        let measured = if self.shared.measures_request_cost { self.shared.totals.request_cost() } else { None };
+        measured.unwrap_or(self.shared.request_cost)
+    }
+
     /// Makes the generation of this name, or of the directory at the root, from its two texts. `read_places` completes
     /// it.
     ///
@@ -221,7 +228,7 @@ impl RemoteGeneration {
                 Err(error) => failed = Some(error),
             }
         };
-        self.objects.read_planned(exchange, self.shared.request_cost, &spans, answered).await;
+        self.objects.read_planned(exchange, self.request_cost(), &spans, answered).await;
         self.small_indexes = indexes;
         failed.map_or(Ok(()), Err)
     }

@@ -87,7 +87,7 @@ mod tests {
     use crate::request::Body;
 
     fn response(etag: Option<&str>, object_len: Option<u64>) -> Response {
-        Response { body: Body::new(Vec::new()), etag: etag.map(str::to_string), object_len }
+        Response::new(Body::new(Vec::new()), etag.map(str::to_string), object_len)
     }
 
     #[test]

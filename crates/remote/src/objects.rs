@@ -10,13 +10,15 @@ use sharddb_format::{Error, ErrorKind, Result};
 use crate::identity::{Identities, Identity, Replaced};
 use crate::operation::Exchange;
 use crate::request::{Body, Failure, RemoteValue, Request, Response, Wanted, too_large};
+use crate::request_cost::{MeasuredCost, RequestCost};
 
-/// Requests and bytes of all operations of a reader.
+/// Requests and bytes of all operations of a reader, and what the requests cost.
 #[derive(Debug, Default)]
 pub(crate) struct Totals {
     requests: AtomicU64,
     bytes: AtomicU64,
     cache_hits: AtomicU64,
+    request_cost: MeasuredCost,
 }
 
 /// The objects of a generation, or of a directory of foreign data.
@@ -96,8 +98,14 @@ impl Totals {
         self.requests.fetch_add(1, Ordering::Relaxed);
     }
 
-    fn count_bytes(&self, body: &Body) {
-        self.bytes.fetch_add(body.as_slice().len() as u64, Ordering::Relaxed);
+    /// Returns what a request costs, if enough times of responses are known.
+    pub(crate) fn request_cost(&self) -> Option<RequestCost> {
+        self.request_cost.get()
+    }
+
+    fn count_response(&self, response: &Response) {
+        self.bytes.fetch_add(response.body.as_slice().len() as u64, Ordering::Relaxed);
+        self.request_cost.observe(response);
     }
 
     pub(crate) fn count_cache_hit(&self) {
@@ -233,7 +241,7 @@ impl Objects {
 
     /// Counts the bytes of the answer to a request that was counted.
     pub(crate) fn counted(&self, answer: Result<Response, Failure>) -> Result<Response, Failure> {
-        answer.inspect(|response| self.totals.count_bytes(&response.body))
+        answer.inspect(|response| self.totals.count_response(response))
     }
 
     /// Compares the identity of the object of a response.

@@ -103,9 +103,7 @@ impl Served {
     async fn of_root(shared: &Arc<Shared>, exchange: &Exchange, content: Content) -> Result<Option<Served>> {
         let info = match content.info {
             Ok(info) => info,
-            Err(Unread::Missing) if shared.spec.is_some() => {
-                Response { body: Body::new(Vec::new()), etag: None, object_len: None }
-            }
+            Err(Unread::Missing) if shared.spec.is_some() => Response::new(Body::new(Vec::new()), None, None),
             Err(Unread::Missing) => return Ok(None),
             Err(unread) => return Err(failed(unread, &content.objects, info::FILE_NAME)),
         };

@@ -12,8 +12,8 @@ use crate::block_store::BlockStore;
 use crate::generation::Shared;
 use crate::open::Served;
 use crate::operation::Operation;
-use crate::plan::RequestCost;
 use crate::reader::RemoteReader;
+use crate::request_cost::RequestCost;
 use crate::table::DEFAULT_WHOLE_TABLE_BYTES;
 
 /// Options for opening a data set in an object store or on a web server.
@@ -33,6 +33,7 @@ pub struct RemoteOptions {
     cache_bytes: u64,
     whole_table_bytes: u64,
     request_cost: Option<RequestCost>,
+    measures_request_cost: bool,
     max_value_bytes: u64,
     max_index_bytes: u64,
     block_store: Option<Arc<dyn BlockStore>>,
@@ -48,6 +49,7 @@ impl Default for RemoteOptions {
             cache_bytes: 64 << 20,
             whole_table_bytes: DEFAULT_WHOLE_TABLE_BYTES,
             request_cost: None,
+            measures_request_cost: false,
             max_value_bytes: DEFAULT_MAX_VALUE_BYTES,
             max_index_bytes: DEFAULT_MAX_INDEX_BYTES,
             block_store: None,
@@ -125,6 +127,17 @@ impl RemoteOptions {
         self
     }
 
+    /// Sets whether what a request costs is measured: by the times of the responses so far, of which the newest count most.
+    /// Until one of 64 KiB or more has arrived, it costs [`request_cost`](RemoteOptions::request_cost). Default: false, so that
+    /// lookups make the same requests at each run.
+    ///
+    /// `RemoteDb` and the Python package state the times; without them (see [`Response::timing`](crate::Response::timing)) nothing is
+    /// measured.
+    pub fn measure_request_cost(&mut self, measures: bool) -> &mut RemoteOptions {
+        self.measures_request_cost = measures;
+        self
+    }
+
     /// Sets the default for what a request costs.
     #[cfg(feature = "object_store")]
     pub(crate) fn default_request_cost(&mut self, cost: RequestCost) {
@@ -191,6 +204,7 @@ impl RemoteOptions {
             max_index_bytes: self.max_index_bytes,
             whole_table_bytes: self.whole_table_bytes,
             request_cost: self.request_cost.unwrap_or(RequestCost::OF_OBJECT_STORES),
+            measures_request_cost: self.measures_request_cost,
             cache: Cache::new(self.cache_bytes),
             block_store: self.block_store.clone(),
             totals: Arc::default(),
@@ -209,6 +223,7 @@ impl fmt::Debug for RemoteOptions {
             .field("cache_bytes", &self.cache_bytes)
             .field("whole_table_bytes", &self.whole_table_bytes)
             .field("request_cost", &self.request_cost)
+            .field("measures_request_cost", &self.measures_request_cost)
             .field("max_value_bytes", &self.max_value_bytes)
             .field("max_index_bytes", &self.max_index_bytes)
             .field("block_store", &self.block_store.is_some())

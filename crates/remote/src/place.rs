@@ -147,7 +147,7 @@ impl RemoteGeneration {
     /// Errors: `TooLarge` if the index is longer than the cap; `Corrupt` if the shard ends before its checks.
     pub(crate) fn read_of_minishard(&self, location: Location, place: &Place, values: u64) -> Result<BlockRead> {
         minishard::check_index_len(place.index, self.shared.max_index_bytes)?;
-        let (cost, without) = (self.shared.request_cost, self.span_of_minishard(location, place, place.index)?);
+        let (cost, without) = (self.request_cost(), self.span_of_minishard(location, place, place.index)?);
         let with = place.whole.filter(|whole| whole.len() <= cost.longest());
         let with = with.map(|whole| self.span_of_minishard(location, place, whole)).transpose()?;
         let (span, other_span) = match with {

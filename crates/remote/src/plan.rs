@@ -3,13 +3,7 @@
 use crate::objects::{Objects, Span, Unread};
 use crate::operation::Exchange;
 use crate::request::RemoteValue;
-
-/// What a request costs, in bytes that arrive in the same time.
-///
-/// While a request waits for its first byte, latency times bandwidth could arrive, for all requests in flight together.
-/// Everything that is read to save requests follows from this number.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct RequestCost(u64);
+use crate::request_cost::RequestCost;
 
 /// A request for several ranges of an object.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -22,36 +16,6 @@ pub(crate) struct Merged {
 }
 
 impl RequestCost {
-    /// The cost at 20 ms, 100 MB/s and 32 requests in flight.
-    pub(crate) const OF_OBJECT_STORES: RequestCost = RequestCost(64 << 10);
-
-    /// The cost of a file, the least one.
-    pub(crate) const OF_FILES: RequestCost = RequestCost(16 << 10);
-
-    /// The greatest cost.
-    const MOST: RequestCost = RequestCost(2 << 20);
-
-    /// Requests grow up to this many times their cost, so that nearly all of their time goes into bytes.
-    const LONGEST_COSTS: u64 = 64;
-
-    /// And up to this many bytes, so that long parts arrive in parallel.
-    const LONGEST: u64 = 4 << 20;
-
-    /// Creates a cost of `bytes`, or the nearest one: from 16 KiB to 2 MiB.
-    pub(crate) fn new(bytes: u64) -> RequestCost {
-        RequestCost(bytes).clamp(RequestCost::OF_FILES, RequestCost::MOST)
-    }
-
-    /// Whether to read `bytes` that are not wanted if that saves `requests`.
-    pub(crate) fn pays_for(self, bytes: u64, requests: u64) -> bool {
-        bytes < self.0.saturating_mul(requests)
-    }
-
-    /// Upper bound on the bytes of a request for several ranges.
-    pub(crate) fn longest(self) -> u64 {
-        (self.0 * RequestCost::LONGEST_COSTS).min(RequestCost::LONGEST)
-    }
-
     /// Returns the number of the first spans whose requests have at most `most` bytes together; at least one. The spans are
     /// in the order of their places.
     pub(crate) fn run<'a>(self, spans: impl IntoIterator<Item = &'a Span>, most: u64) -> usize {

@@ -5,6 +5,7 @@ use std::io;
 use std::ops::{Deref, Range};
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use sharddb_format::{Error, ErrorKind};
 
@@ -55,12 +56,23 @@ pub struct Response {
     pub etag: Option<String>,
     /// The length of the whole object in bytes, if the response states it.
     pub object_len: Option<u64>,
+    /// How long it took, if that was measured.
+    pub timing: Option<Timing>,
+}
+
+/// How long a [`Response`] took: [`RemoteOptions::measure_request_cost`](crate::RemoteOptions::measure_request_cost) uses it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Timing {
+    /// From the request to the head of the response.
+    pub wait: Duration,
+    /// From the head to the end of the body.
+    pub transfer: Duration,
 }
 
 impl Response {
     /// Creates a response.
     pub fn new(body: Body, etag: Option<String>, object_len: Option<u64>) -> Response {
-        Response { body, etag, object_len }
+        Response { body, etag, object_len, timing: None }
     }
 }
 

@@ -226,7 +226,7 @@ impl RemoteGeneration {
                 *slot = Some(value);
             }
         };
-        self.objects.read_planned(exchange, self.shared.request_cost, &spans, answered).await;
+        self.objects.read_planned(exchange, self.request_cost(), &spans, answered).await;
         values.into_iter().map(|value| value.unwrap_or_else(|| Err(lost()))).collect()
     }
 }

@@ -54,6 +54,27 @@ fn verbose_reports_the_requests_that_the_server_got() {
 }
 
 #[test]
+fn the_cost_of_a_request_decides_how_many_a_batch_makes() {
+    let place = Place::new();
+    let generation = store(&place);
+    let server = Server::start(&place.path(""));
+    let url = server.url(&format!("store/{generation}"));
+    let last = (3 * (KEYS - 1)).to_string();
+    let run = |request_cost: &str| {
+        let run =
+            sharddb(&["get-many", &url, "0", "300", "999", &last, "-v", "--request-cost", request_cost]).expect(0);
+        (run.text().to_string(), cost(&run, "get-many").0)
+    };
+    let (values, least) = run("2MiB");
+    assert_eq!(least, 1);
+    let (same, more) = run("16KiB");
+    assert_eq!(same, values);
+    assert!(more > 1);
+    assert_eq!(run("measured").0, values);
+    sharddb(&["get", &url, "0", "--request-cost", "little"]).expect_error(2, &["expected bytes below 2^64", "little"]);
+}
+
+#[test]
 fn get_many_and_locate_answer_like_a_local_path() {
     let place = Place::new();
     let generation = store(&place);

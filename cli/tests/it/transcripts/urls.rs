@@ -21,7 +21,7 @@ fn options_of_urls_are_refused_for_paths() {
     let place = Place::new();
     for command in ["get", "contains", "locate", "get-many", "keys", "export", "info"] {
         let more: &[&str] = match command {
-            "get" | "contains" | "locate" => &["1"],
+            "get" | "contains" | "locate" | "get-many" => &["1"],
             "export" => &["--format", "bin"],
             _ => &[],
         };
@@ -29,6 +29,7 @@ fn options_of_urls_are_refused_for_paths() {
         let cache = args(&["--cache-dir", "cache", "--cache-size", "64MiB"]);
         transcript(&place, &format!("url-cache-at-a-path-{command}"), &cache);
         transcript(&place, &format!("url-generation-at-a-path-{command}"), &args(&["--generation", "3"]));
+        transcript(&place, &format!("url-cost-at-a-path-{command}"), &args(&["--request-cost", "1MiB"]));
     }
     let arrays = ["export", "numbers", "--format", "zarr", "--generation", "3"];
     transcript(&place, "url-generation-at-a-path-export-zarr", &arrays);

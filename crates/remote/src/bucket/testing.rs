@@ -418,7 +418,7 @@ fn answer(object: &[u8], wanted: &Wanted) -> Response {
         Wanted::Whole { .. } => object.to_vec(),
         Wanted::Bytes(range) => object[clipped(&range.start)..clipped(&range.end)].to_vec(),
     };
-    Response { body: Body::new(bytes), etag: None, object_len: Some(len) }
+    Response::new(Body::new(bytes), None, Some(len))
 }
 
 /// Runs a future to its end.

@@ -12,7 +12,7 @@ use sharddb_format::{Error, Result};
 use tokio::runtime::{Handle, Id};
 
 use crate::database::transport::Transport;
-use crate::plan::RequestCost;
+use crate::request_cost::RequestCost;
 use crate::{
     Failure, Operation, OperationStats, RemoteLocation, RemoteOptions, RemoteReader, RemoteSnapshot, RemoteStats,
     RemoteValue, Request, RequestId, Response,

@@ -6,6 +6,7 @@ use std::io::{self, Read};
 use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Instant;
 
 use ::object_store::path::Path as ObjectPath;
 use ::object_store::{Attribute, GetOptions, GetRange, GetResult, ObjectStore};
@@ -14,7 +15,7 @@ use sharddb_format::{Error, ErrorKind};
 
 use crate::request::too_large;
 use crate::store_error::{cause, contains, missing_bucket};
-use crate::{Body, Failure, Request, Response, UnknownLength, Wanted};
+use crate::{Body, Failure, Request, Response, Timing, UnknownLength, Wanted};
 
 /// Memory that is reserved for a body before its first bytes arrive; a server may announce any length.
 const RESERVED: u64 = 1 << 20;
@@ -45,18 +46,23 @@ impl Transport {
     /// The body is at most as long as the request permits, whatever the server sends. Retries are those of the store.
     pub(crate) async fn perform(&self, request: &Request) -> Result<Response, Failure> {
         let location = self.location(&request.object).map_err(|error| self.failure(request, &error))?;
+        let start = Instant::now();
         let got = self.store.get_opts(&location, options_of(request)).await;
+        let wait = start.elapsed();
         let got = got.map_err(|error| self.failure(request, &error))?;
         let is_gzip = self.is_gzip(request, &got).map_err(Failure::Other)?;
         let has_len = got.extensions.get::<UnknownLength>().is_none();
         let (etag, object_len) = (got.meta.e_tag.clone(), has_len.then_some(got.meta.size));
         let stored = self.body(request, got).await.map_err(Failure::Other)?;
-        if is_gzip {
+        let timing = Timing { wait, transfer: start.elapsed().saturating_sub(wait) };
+        let mut response = if is_gzip {
             let body = self.decoded(request, stored.as_slice()).map_err(Failure::Other)?;
-            Ok(Response { body, etag, object_len: None }) // the stored length is not that of the body
+            Response::new(body, etag, None) // the stored length is not that of the body
         } else {
-            Ok(Response { body: stored, etag, object_len })
-        }
+            Response::new(stored, etag, object_len)
+        };
+        response.timing = Some(timing);
+        Ok(response)
     }
 
     fn location(&self, object: &str) -> Result<ObjectPath, ::object_store::Error> {

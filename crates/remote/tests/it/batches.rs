@@ -1,13 +1,14 @@
 //! A batch answers like single lookups, with few requests and few bytes.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::time::Duration;
 
 use crate::bucket::Bucket;
 use crate::common::xorshift;
 use crate::stores::{absent, build, bytes, keys, options, spec, value};
 use sharddb::spec::{Encoding, Location};
 use sharddb::{ErrorKind, Profile};
-use sharddb_remote::{Failure, RemoteOptions, RemoteReader, Wanted};
+use sharddb_remote::{Body, Failure, RemoteOptions, RemoteReader, Response, Timing, Wanted};
 
 const COUNT: u64 = 60_000;
 
@@ -261,4 +262,28 @@ fn values_are_equal_without_a_cache() {
     check(&bucket, &reader, &keys, 100);
     assert_eq!(reader.stats().cache_bytes, 0);
     assert_eq!(bucket.count(reader.get(3)).1, bucket.count(reader.get(3)).1, "nothing is kept");
+}
+
+/// With the times of responses that a slow, fast line has, a batch makes fewer requests than before they were known.
+#[test]
+fn a_measured_cost_decides_what_is_read() {
+    let store = build(options().profile(Profile::Local), COUNT, 1000);
+    let bucket = Bucket::of(store.path());
+    for (measures, times_differ) in [(true, true), (false, false)] {
+        let reader = bucket.run(RemoteOptions::new().cache_bytes(0).measure_request_cost(measures).open()).unwrap();
+        let batch = |seed| check(&bucket, &reader, &random_keys(30, seed), 1000).requests;
+        let before = batch(1);
+        let mut operation = reader.get(keys(COUNT).next().unwrap());
+        let body = Body::new(vec![0; 1 << 20]);
+        while operation.poll().is_pending() {
+            while let Some((id, _)) = operation.next_request() {
+                let mut response = Response::new(body.clone(), None, None); // a wrong one, which counts as well
+                response.timing =
+                    Some(Timing { wait: Duration::from_millis(200), transfer: Duration::from_millis(100) });
+                operation.answer(id, Ok(response));
+            }
+        }
+        let after = batch(1);
+        assert_eq!(after < before, times_differ, "{before} requests, then {after}");
+    }
 }

@@ -130,7 +130,7 @@ fn no_cold_get_takes_three_requests() {
         for (profile, len, requests) in
             [(Profile::Local, 40, 1), (Profile::Remote, 8, 1), (Profile::Remote, 300, 2), (Profile::CloudVolume, 8, 1)]
         {
-            for count in [1_000, 30_000, 300_000] {
+            for count in [1_000, 30_000, 300_000, 1_000_000] {
                 if profile == Profile::CloudVolume && count > 30_000 {
                     continue; // the values of its minishards take more than a request costs
                 }
@@ -143,8 +143,8 @@ fn no_cold_get_takes_three_requests() {
                     let reader = bucket.open();
                     let (found, cost) = bucket.run_counted(reader.get(key_of(at)));
                     assert_eq!(bytes(found), Some(vec![b'v'; len]));
-                    assert_eq!(
-                        cost.requests, requests,
+                    assert!(
+                        (1..=requests).contains(&cost.requests), // one where a minishard has few keys
                         "{name}, {profile:?}, {count} keys of {len} bytes: key {at}, {cost:?}"
                     );
                 }
