@@ -19,7 +19,7 @@ from pathlib import Path
 from check_layers import ROOT, imports, item_end, load
 
 CRATES = ["src", "cli/src", "python/src", *sorted(str(path.relative_to(ROOT)) for path in Path(ROOT, "crates").glob("*/src"))]
-MOST_LINES = {"src": 21_570, "all": 62_700}
+MOST_LINES = {"src": 21_570, "all": 62_800}
 MOST_LINES_OF_FUNCTION = 50
 
 # A file of the engine with fewer lines and one importer costs a header, `use` lines and a hop: it belongs into that importer.

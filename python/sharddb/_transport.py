@@ -14,6 +14,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextvars import ContextVar, copy_context
 from dataclasses import dataclass
 from functools import partial
+from itertools import chain
 from queue import SimpleQueue
 from threading import RLock
 from time import perf_counter
@@ -158,6 +159,11 @@ class Transport:
                 f"obstore, found {type(store).__name__}"
             )
 
+    @property
+    def has_times(self) -> bool:
+        """Whether it can tell the wait for a response from the transfer of its body."""
+        return bool(self._get or self._get_async)
+
     def run(self, operation: RemoteOperation) -> Any:
         """Runs an operation, and returns its result.
 
@@ -181,7 +187,7 @@ class Transport:
                         pool = pool or ThreadPoolExecutor(self._threads, "sharddb")
                         pool.submit(copy_context().run, self._perform_on_thread, group, arrivals)
                 waiting.clear()
-                for request, read in map(_arrived, [arrivals.get(), *_others(arrivals)]):
+                for request, read in map(_arrived, chain([arrivals.get()], _others(arrivals))):
                     outstanding -= 1
                     own.discard(read)
                     if read.cancelled():
@@ -236,7 +242,7 @@ class Transport:
                         own[read] = loop.create_task(self._answer_async(request))
                         own[read].add_done_callback(partial(end, read))
                     read.add_done_callback(partial(arrive, request))
-                for request, read in map(_arrived, [await arrivals.get(), *_others(arrivals)]):
+                for request, read in map(_arrived, chain([await arrivals.get()], _others(arrivals))):
                     outstanding -= 1
                     own.pop(read, None)
                     if read.cancelled():
@@ -331,10 +337,10 @@ class Transport:
         _UNDER_WAY.set((*_UNDER_WAY.get(), self._bytes_of(request)))
         try:
             if self._get_async:
-                start = perf_counter()
+                begin = perf_counter()
                 result = await self._get_async(self._path(request), options=_options(request))
                 head = perf_counter()
-                return _too_large(request, result) or _reply(result, await _body_async(result), start, head)
+                return _too_large(request, result) or _reply(result, await _body_async(result), begin, head)
             if self._get or not self._get_range_async:
                 return await asyncio.to_thread(self._read, request)
             start, end = _range(request)
@@ -344,10 +350,10 @@ class Transport:
 
     def _read(self, request: RemoteRequest) -> Answer:
         if self._get:
-            start = perf_counter()
+            begin = perf_counter()
             result = self._get(self._path(request), options=_options(request))
             head = perf_counter()
-            return _too_large(request, result) or _reply(result, _body(result), start, head)
+            return _too_large(request, result) or _reply(result, _body(result), begin, head)
         if not self._get_range:
             raise TypeError(f"{type(self._store).__name__} has asynchronous methods only: use those of the database")
         start, end = _range(request)
@@ -373,8 +379,8 @@ def _arrive(arrivals: SimpleQueue[_Arrival], request: RemoteRequest, read: Futur
 
 
 def _others(arrivals: SimpleQueue[_Arrival] | asyncio.Queue[_Arrival]) -> Iterator[_Arrival]:
-    """What else has arrived. Nobody else takes from the queue."""
-    while not arrivals.empty():
+    """What else has arrived by now. Nobody else takes from the queue."""
+    for _ in range(arrivals.qsize()):
         yield arrivals.get_nowait()
 
 
@@ -443,8 +449,8 @@ def _too_large(request: RemoteRequest, result: Any) -> TooLarge | None:
     return None
 
 
-def _reply(result: Any, body: Buffer, start: float, head: float) -> Reply:
-    return Reply(body, _meta(result, "e_tag", str), _meta(result, "size", int), (head - start, perf_counter() - head))
+def _reply(result: Any, body: Buffer, begin: float, head: float) -> Reply:
+    return Reply(body, _meta(result, "e_tag", str), _meta(result, "size", int), (head - begin, perf_counter() - head))
 
 
 def _meta(result: Any, name: str, cls: type[_T]) -> _T | None:

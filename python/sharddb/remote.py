@@ -57,7 +57,12 @@ class RemoteSource(NamedTuple):
         disk_cache = None if self.disk_cache is None else (self.disk_cache, self.disk_cache_bytes)
         cost = FILE_COST if self.request_cost is None and is_local(store) else self.request_cost
         operation = RemoteHandle.open(name, self.pointer, self.spec, self.cache_bytes, disk_cache, cost)
-        return operation, Transport(store, prefix, self.threads)
+        transport = Transport(store, prefix, self.threads)
+        if self.request_cost == "measured" and not transport.has_times:
+            raise ValueError(
+                f'expected a store with the method get for request_cost="measured", found {type(store).__name__}: give bytes'
+            )
+        return operation, transport
 
     def open(self, directory: str | None = None) -> _Served:
         operation, transport = self._opening(directory)

@@ -98,7 +98,7 @@ impl RemoteHandle {
         }
         match request_cost {
             Some(cost) if cost.eq("measured")? => drop(options.measure_request_cost(true)),
-            Some(bytes) => drop(options.request_cost(size::parse("request_cost", bytes)?)),
+            Some(bytes) => drop(options.request_cost(size::parse("request_cost, or \"measured\",", bytes)?)),
             None => {}
         }
         if let Some((directory, bytes)) = disk_cache {

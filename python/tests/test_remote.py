@@ -143,8 +143,10 @@ def test_a_measured_cost_is_that_of_the_store(tmp_path: Path, monkeypatch: pytes
             assert len(db[0]) == 1_000_000
             counts.append(store.count(lambda db=db: db.get_many(range(1, 100, 2))))  # type: ignore[misc]
     assert counts[0] > 2 * counts[1], counts
-    with pytest.raises(ValueError, match="request_cost in bytes"):
+    with pytest.raises(ValueError, match='request_cost, or "measured", in bytes'):
         sharddb.open("", store=MemoryStore(), request_cost="estimated")
+    with pytest.raises(ValueError, match="store with the method get"):
+        sharddb.open("", store=fsspec.filesystem("memory"), request_cost="measured")
 
 
 def test_requests_of_other_writers(foreign: Path) -> None:

@@ -13,7 +13,7 @@ use crate::size::Size;
 
 const HEADING: &str = "How to open DB at a URL";
 
-/// The generation and the cache of a data set at a URL.
+/// The generation, the cache and the cost of a request of a data set at a URL.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct RemoteOpening {
     /// The generation of a store in a bucket, by its name or number, as sharddb generations lists it. Default: the
@@ -47,7 +47,10 @@ impl FromStr for RequestCost {
     type Err = String;
 
     fn from_str(text: &str) -> Result<RequestCost, String> {
-        if text == "measured" { Ok(RequestCost::Measured) } else { text.parse().map(RequestCost::Bytes) }
+        match text {
+            "measured" => Ok(RequestCost::Measured),
+            size => size.parse().map(RequestCost::Bytes).map_err(|error| format!("{error}; or \"measured\"")),
+        }
     }
 }
 

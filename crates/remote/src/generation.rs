@@ -77,7 +77,6 @@ pub(crate) struct Shared {
     pub(crate) max_index_bytes: u64,
     pub(crate) whole_table_bytes: u64,
     pub(crate) request_cost: RequestCost,
-    pub(crate) measures_request_cost: bool,
     pub(crate) cache: Cache,
     pub(crate) block_store: Option<Arc<dyn BlockStore>>,
     pub(crate) totals: Arc<Totals>,
@@ -119,8 +118,7 @@ impl Shared {
 impl RemoteGeneration {
     /// What a request costs now.
     pub(crate) fn request_cost(&self) -> RequestCost {
-        let measured = if self.shared.measures_request_cost { self.shared.totals.request_cost() } else { None };
-        measured.unwrap_or(self.shared.request_cost)
+        self.shared.totals.request_cost().unwrap_or(self.shared.request_cost)
     }
 
     /// Makes the generation of this name, or of the directory at the root, from its two texts. `read_places` completes

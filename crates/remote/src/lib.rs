@@ -17,7 +17,7 @@
 // reader        lookups in the current generation               snapshot
 // generation    an open generation, and how it is stored        objects, identity, table
 // lookup        the lookup of one key                           place, minishard
-// batch         lookups of many keys                            rounds, plan
+// batch         lookups of many keys                            rounds, plan, request_cost
 // scan          iteration in storage order                      walk, locations
 // range         iteration in key order                          key_range, key_file
 // acquire       blocks of a generation, by cache or requests    block, block_cache, block_store

@@ -18,7 +18,7 @@ pub(crate) struct Totals {
     requests: AtomicU64,
     bytes: AtomicU64,
     cache_hits: AtomicU64,
-    request_cost: MeasuredCost,
+    request_cost: Option<MeasuredCost>,
 }
 
 /// The objects of a generation, or of a directory of foreign data.
@@ -98,14 +98,21 @@ impl Totals {
         self.requests.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Returns what a request costs, if enough times of responses are known.
+    /// Creates totals of nothing, which measure what a request costs if `measure` is set.
+    pub(crate) fn new(measure: bool) -> Totals {
+        Totals { request_cost: measure.then(MeasuredCost::default), ..Totals::default() }
+    }
+
+    /// Returns what a request costs, if that is measured and enough times of responses are known.
     pub(crate) fn request_cost(&self) -> Option<RequestCost> {
-        self.request_cost.get()
+        self.request_cost.as_ref()?.get()
     }
 
     fn count_response(&self, response: &Response) {
         self.bytes.fetch_add(response.body.as_slice().len() as u64, Ordering::Relaxed);
-        self.request_cost.observe(response);
+        if let Some(cost) = &self.request_cost {
+            cost.observe(response);
+        }
     }
 
     pub(crate) fn count_cache_hit(&self) {

@@ -10,6 +10,7 @@ use sharddb_format::internal::spec::ShardingSpec;
 use crate::block::Cache;
 use crate::block_store::BlockStore;
 use crate::generation::Shared;
+use crate::objects::Totals;
 use crate::open::Served;
 use crate::operation::Operation;
 use crate::reader::RemoteReader;
@@ -127,12 +128,11 @@ impl RemoteOptions {
         self
     }
 
-    /// Sets whether what a request costs is measured: by the times of the responses so far, of which the newest count most.
-    /// Until one of 64 KiB or more has arrived, it costs [`request_cost`](RemoteOptions::request_cost). Default: false, so that
-    /// lookups make the same requests at each run.
+    /// Makes the reader measure what a request costs: the least wait times the rate of long bodies, by
+    /// [`Response::timing`](crate::Response::timing). [`request_cost`](RemoteOptions::request_cost) is used until a response of
+    /// 256 KiB or more has arrived. Default: false, so that the same lookups make the same requests.
     ///
-    /// `RemoteDb` and the Python package state the times; without them (see [`Response::timing`](crate::Response::timing)) nothing is
-    /// measured.
+    /// `RemoteDb` states the times. Retries of the client, and what it does besides, are in them.
     pub fn measure_request_cost(&mut self, measures: bool) -> &mut RemoteOptions {
         self.measures_request_cost = measures;
         self
@@ -204,10 +204,9 @@ impl RemoteOptions {
             max_index_bytes: self.max_index_bytes,
             whole_table_bytes: self.whole_table_bytes,
             request_cost: self.request_cost.unwrap_or(RequestCost::OF_OBJECT_STORES),
-            measures_request_cost: self.measures_request_cost,
             cache: Cache::new(self.cache_bytes),
             block_store: self.block_store.clone(),
-            totals: Arc::default(),
+            totals: Arc::new(Totals::new(self.measures_request_cost)),
             generations: AtomicU64::new(0),
         }
     }

@@ -63,7 +63,7 @@ pub struct Response {
 /// How long a [`Response`] took: [`RemoteOptions::measure_request_cost`](crate::RemoteOptions::measure_request_cost) uses it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Timing {
-    /// From the request to the head of the response.
+    /// From the request to the head of the response, with all retries.
     pub wait: Duration,
     /// From the head to the end of the body.
     pub transfer: Duration,

@@ -14,19 +14,23 @@ use crate::request::{Response, Timing};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct RequestCost(u64);
 
-/// Shorter bodies say little about the rate: they arrive with the head of the response.
-const LONG_BODY: u64 = 64 << 10;
+/// Shorter bodies say little about the rate: much of them arrives with the head of the response.
+const LONG_BODY: u64 = 256 << 10;
 
-/// The times of the responses so far.
+/// The rate is that of about this many newest bytes.
+const RATE_BYTES: u64 = 64 << 20;
+
+/// What responses say about the cost of a request.
 #[derive(Debug, Default)]
 pub(crate) struct MeasuredCost(Mutex<Times>);
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Times {
-    /// The mean time from a request to its response, in nanoseconds.
-    wait: Option<u64>,
-    /// The mean bytes of long bodies, and the nanoseconds in which they arrived.
-    long_body: Option<(u64, u64)>,
+    /// The least time from a request to its response, in nanoseconds: what a request waits for itself, and not for others.
+    least_wait: Option<u64>,
+    /// The bytes of long bodies, and the nanoseconds in which they arrived.
+    bytes: u64,
+    transfer: u64,
 }
 
 impl RequestCost {
@@ -65,27 +69,26 @@ impl MeasuredCost {
     /// Takes the times of a response, if it has them.
     pub(crate) fn observe(&self, response: &Response) {
         let Some(Timing { wait, transfer }) = response.timing else { return };
-        let len = response.body.as_slice().len() as u64;
+        let (wait, len) = (nanos(wait), response.body.as_slice().len() as u64);
         let mut times = lock(&self.0);
-        times.wait = Some(mean(times.wait, nanos(wait)));
+        times.least_wait = Some(times.least_wait.map_or(wait, |least| least.min(wait)));
         if len >= LONG_BODY {
-            let (bytes, transfers) = times.long_body.unzip();
-            times.long_body = Some((mean(bytes, len), mean(transfers, nanos(transfer))));
+            times.bytes = times.bytes.saturating_add(len);
+            times.transfer = times.transfer.saturating_add(nanos(transfer));
+            if times.bytes > RATE_BYTES {
+                times.bytes /= 2;
+                times.transfer /= 2;
+            }
         }
     }
 
-    /// Returns the mean wait times the rate of a body; `None` before a body was long enough.
+    /// Returns the least wait times the rate of a long body; `None` before there was one.
     pub(crate) fn get(&self) -> Option<RequestCost> {
-        let Times { wait, long_body } = *lock(&self.0);
-        let (bytes, transfer) = long_body?;
-        let cost = u128::from(wait?) * u128::from(bytes) / u128::from(transfer.max(1));
+        let Times { least_wait, bytes, transfer } = *lock(&self.0);
+        let wait = least_wait.filter(|_| bytes > 0)?;
+        let cost = u128::from(wait) * u128::from(bytes) / u128::from(transfer.max(1));
         Some(RequestCost::new(u64::try_from(cost).unwrap_or(u64::MAX)))
     }
-}
-
-/// The mean of the values so far, in which the newest one is an eighth.
-fn mean(before: Option<u64>, newest: u64) -> u64 {
-    before.map_or(newest, |before| before - before / 8 + newest / 8)
 }
 
 fn nanos(time: Duration) -> u64 {
@@ -109,11 +112,12 @@ mod tests {
         cost.observe(&response(100, 20, 0));
         assert_eq!(cost.get(), None);
         // 10 MB/s
-        (0..3).for_each(|_| cost.observe(&response(1_000_000, 20, 100)));
+        (0..3).for_each(|_| cost.observe(&response(1_000_000, 25, 100)));
         assert_eq!(cost.get(), Some(RequestCost::new(200_000)));
-        (0..100).for_each(|_| cost.observe(&response(1_000_000, 80, 100)));
+        // 5 MB/s from now on
+        (0..500).for_each(|_| cost.observe(&response(1_000_000, 80, 200)));
         let slower = cost.get().unwrap();
-        assert!(slower > RequestCost::new(799_000) && slower < RequestCost::new(801_000), "{slower:?}");
+        assert!((RequestCost::new(100_000)..RequestCost::new(101_000)).contains(&slower), "{slower:?}");
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! Iteration in an object store takes bounded memory, whatever the minishard indexes decode to.
+//! Lookups and iteration in an object store take bounded memory, whatever the minishard indexes decode to and servers state.
 //!
 //! The allocator counts memory: the peak of this thread, on which all of it is allocated.
 
@@ -12,8 +12,8 @@ use std::ops::Range;
 use std::task::Poll;
 
 use peak::{PeakAlloc, peak_of};
-use sharddb::ShardingSpec;
 use sharddb::spec::{Encoding, HashFunction};
+use sharddb::{ErrorKind, ShardingSpec};
 use sharddb_remote::{Body, Failure, Operation, RemoteOptions, RemoteReader, Request, Response, Wanted};
 
 #[global_allocator]
@@ -123,4 +123,82 @@ fn indexes_that_decode_to_many_times_their_length_are_decoded_in_bounded_memory(
     });
     assert_eq!(count, 16 * ROWS);
     assert!(peak < 200 * MIB, "keys: {peak} bytes");
+}
+
+/// Besides its values and the requests in flight.
+#[test]
+fn a_batch_of_a_million_keys_takes_150_bytes_per_key() {
+    const KEYS: u64 = 1 << 20;
+    let mut store = OneShard::new(10, KEYS >> 10, Encoding::Raw);
+    let reader = store.open();
+    let keys: Vec<u64> = (0..KEYS).collect();
+    let (values, peak) = peak_of(|| store.run(reader.get_many(&keys)));
+    assert!(values.into_iter().all(|value| value.unwrap().unwrap().is_empty()));
+    assert!(peak < keys.len() * 150 + 32 * MIB, "{peak} bytes");
+}
+
+/// 46 MB of indexes, each of which is read once; the cache keeps 64 MiB.
+#[test]
+fn callers_at_the_same_time_share_what_they_read() {
+    let mut store = OneShard::new(6, 30_000, Encoding::Raw);
+    let reader = store.run(RemoteOptions::new().spec(store.spec).open());
+    let keys: Vec<u64> = (0..64).collect();
+    let ((), peak) = peak_of(|| {
+        let mut callers: Vec<_> = (0..64).map(|_| reader.get_many(&keys)).collect();
+        while !callers.is_empty() {
+            callers.retain_mut(|caller| match caller.poll() {
+                Poll::Ready(values) => {
+                    assert!(values.unwrap().into_iter().all(|value| value.unwrap().unwrap().is_empty()));
+                    false
+                }
+                Poll::Pending => true,
+            });
+            for caller in &mut callers {
+                let requests: Vec<_> = std::iter::from_fn(|| caller.next_request()).collect();
+                assert!(!requests.is_empty(), "it waits for nothing");
+                for (id, request) in requests {
+                    let answer = id.shared(|| store.perform(&request));
+                    caller.answer(id, answer);
+                }
+            }
+        }
+    });
+    assert!(peak < (64 + 48) * MIB, "{peak} bytes");
+    let read = reader.stats().bytes;
+    assert!(read < 2 * store.shard.len() as u64, "{read} bytes");
+}
+
+/// Indexes of 200 MiB, objects of 2^60 bytes, and a few bytes of them.
+#[test]
+fn what_a_server_states_takes_no_memory() {
+    const LEN: u64 = (200 << 20) / 24 * 24;
+    let mut store = OneShard::new(6, 1, Encoding::Raw);
+    let entries = (0..64_u64).flat_map(|minishard| [minishard * 24, minishard * 24 + LEN]);
+    let entries: Vec<u8> = entries.flat_map(u64::to_le_bytes).collect();
+    store.shard[..entries.len()].copy_from_slice(&entries);
+    let reader = store.open();
+    let keys: Vec<u64> = (0..64).collect();
+    for stated in [None, Some(1 << 60)] {
+        let mut longest = 0;
+        let (values, peak) = peak_of(|| {
+            let mut operation = reader.get_many(&keys);
+            loop {
+                if let Poll::Ready(values) = operation.poll() {
+                    return values.unwrap();
+                }
+                let (id, request) = operation.next_request().expect("it waits for nothing");
+                if let Wanted::Bytes(range) = &request.wanted {
+                    longest = longest.max(range.end - range.start);
+                }
+                let answer = store.perform(&request).map(|short| Response::new(short.body, None, stated));
+                operation.answer(id, answer);
+            }
+        });
+        assert!(longest >= LEN, "{longest} bytes");
+        assert!(
+            values.iter().all(|value| value.as_ref().is_err_and(|error| error.kind() == ErrorKind::Io)),
+            "{values:?}"
+        );
+        assert!(peak < MIB, "{peak} bytes");
+    }
 }

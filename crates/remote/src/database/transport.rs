@@ -61,7 +61,7 @@ impl Transport {
         } else {
             Response::new(stored, etag, object_len)
         };
-        response.timing = Some(timing);
+        response.timing = (!is_gzip).then_some(timing); // of the bytes that were transferred
         Ok(response)
     }
 
@@ -255,6 +255,8 @@ fn is_range_ignored(error: &(dyn StdError + 'static)) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use ::object_store::memory::InMemory;
     use ::object_store::{Error as StoreError, GetResultPayload, ObjectStoreExt, PutOptions, PutPayload};
     use futures_util::stream;
@@ -422,6 +424,18 @@ mod tests {
     }
 
     #[test]
+    fn the_wait_for_the_head_is_stated() {
+        block_on(async {
+            let latency = Duration::from_millis(20);
+            let store = Recorder::with_latency(InMemory::new(), latency);
+            store.put(&"a".into(), vec![0; 100].into()).await.unwrap();
+            let transport = Transport::new(Arc::new(store), "", String::new()).unwrap();
+            let timing = transport.perform(&bytes(0..100)).await.unwrap().timing.unwrap();
+            assert!(timing.wait >= latency, "{timing:?}");
+        });
+    }
+
+    #[test]
     fn gzip_of_the_transfer_is_undone_for_whole_objects_alone() {
         block_on(async {
             let (recorder, transport) = hundred().await;
@@ -433,6 +447,7 @@ mod tests {
             let response = transport.perform(&whole(1000)).await.unwrap();
             assert_eq!(response.body.as_slice(), [7; 1000]);
             assert_eq!(response.object_len, None, "the store knows the encoded length");
+            assert_eq!(response.timing, None, "and the time of the encoded bytes");
             let error = other(transport.perform(&whole(999)).await);
             assert_eq!(error.kind(), ErrorKind::TooLarge);
             let error = other(transport.perform(&bytes(0..4)).await);

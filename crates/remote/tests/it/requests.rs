@@ -143,8 +143,9 @@ fn no_cold_get_takes_three_requests() {
                     let reader = bucket.open();
                     let (found, cost) = bucket.run_counted(reader.get(key_of(at)));
                     assert_eq!(bytes(found), Some(vec![b'v'; len]));
+                    let least = if count < 1_000_000 { requests } else { 1 }; // a minishard of dense keys may have few
                     assert!(
-                        (1..=requests).contains(&cost.requests), // one where a minishard has few keys
+                        (least..=requests).contains(&cost.requests),
                         "{name}, {profile:?}, {count} keys of {len} bytes: key {at}, {cost:?}"
                     );
                 }
