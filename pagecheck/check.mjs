@@ -1,7 +1,7 @@
 #!/usr/bin/env node
 // The page of `sharddb serve` in headless Chromium, with the real server.
-// usage: check.mjs --sharddb COMMAND --data DIR [--root DIR] [--out DIR] [--picture FILE] [--only WORD] [-v]
-// DATA: what scripts/page.sh builds. ROOT: this project, default: above this file. OUT: the screenshots. FILE: where the README's picture goes.
+// usage: check.mjs --sharddb COMMAND --data DIR [--root DIR] [--out DIR] [--pictures DIR] [--only WORD] [-v]
+// DATA: what scripts/page.sh builds. ROOT: this project, default: above this file. OUT: the screenshots. PICTURES: where those of README and docs/serve.md go.
 // A line per check; the last one is `N passed, N failed`. Exit 0: all passed; 1: one failed; 2: the checks could not run.
 import fs from 'node:fs';
 import path from 'node:path';
@@ -18,7 +18,7 @@ for (let i = 2, args = process.argv; i < args.length; i++) {
   if (args[i] === '-v') opt.verbose = true;
   else if (args[i].startsWith('--')) opt[args[i].slice(2)] = args[++i];
 }
-if (!opt.data || !opt.sharddb) { console.error('usage: check.mjs --sharddb COMMAND --data DIR [--root DIR] [--out DIR] [--picture FILE] [--only WORD] [-v]'); process.exit(2); }
+if (!opt.data || !opt.sharddb) { console.error('usage: check.mjs --sharddb COMMAND --data DIR [--root DIR] [--out DIR] [--pictures DIR] [--only WORD] [-v]'); process.exit(2); }
 fs.mkdirSync(opt.out, { recursive: true });
 
 // ---- the server ----
@@ -584,16 +584,21 @@ for (const [name, options] of Object.entries(LOOKS)) {
   }
 }
 
-if (opt.picture) {
-  await check('the picture of the README', `#cities/${KEY}`, async page => {
+if (opt.pictures) {
+  await check('the pictures of README and docs/serve.md', `#cities/${KEY}`, async page => {
     await said(page, 'found');
     await page.waitForSelector('#fill svg');
     await page.evaluate(() => document.activeElement.blur());
     await quiet(page);
-    const end = await page.locator('section:has(#map)').boundingBox();
-    await page.screenshot({ path: opt.picture, fullPage: true, clip: { x: 0, y: 0, width: 1240, height: Math.ceil(end.y + end.height + 12) } });
-    const length = fs.statSync(opt.picture).size;
-    expect(length < 200_000, `expected fewer than 200,000 bytes, found ${length}`);
+    const end = await page.locator('section:has(#map)').boundingBox(), way = await page.locator('#path').boundingBox(), margin = 12;
+    const picture = async (name, clip) => {
+      const file = path.join(opt.pictures, name);
+      await page.screenshot({ path: file, fullPage: true, clip });
+      const length = fs.statSync(file).size;
+      expect(length < 200_000, `expected fewer than 200,000 bytes in ${name}, found ${length}`);
+    };
+    await picture('serve.png', { x: 0, y: 0, width: 1240, height: Math.ceil(end.y + end.height + margin) });
+    await picture('lookup.png', { x: way.x - margin, y: way.y - margin, width: way.width + 2 * margin, height: way.height + 2 * margin });
   });
 }
 

@@ -1,60 +1,223 @@
 #!/usr/bin/env python3
-"""Runs the sh blocks of README.md as they are, with the built command.
+"""Runs what README.md and docs/command.md show, and compares its output and the figures with what they say.
 
 usage: check_readme.py SHARDDB
 
-The blocks run one after the other in a temporary directory that has links to examples/ and tests/, in a shell that stops
-at the first error; 124 is the exit code of a block that is killed after 600 s. A line that begins with cargo is not run, but must be the beginning of a command in .ci/run. The README
-has at most 1,200 words. The last line is `N passed, N failed`; exit 1 if any failed.
+SHARDDB is the command, built with the feature remote; the interpreter has the Python package and its requirements
+(scripts/python.sh makes it). The blocks run one after the other in a temporary directory (scripts/blocks.py), s3://bucket is a
+server of moto on loopback, and the code in the table for users of Neuroglancer is run cell by cell. A line that begins with
+cargo must be in .ci/run. The figures of the README are those of docs/peers.json. All first pages begin with the same
+sentence. The last line is `N passed, N failed`; exit 1 if any failed.
 """
 
+import json
+import logging
 import os
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
+from html import unescape
 from pathlib import Path
 
-from programs import limited
+import boto3
+import numpy as np
+import plot_speed
+from blocks import ROOT, Place, blocks
+from moto.server import ThreadedMotoServer
 
-ROOT = Path(__file__).resolve().parent.parent
-WORDS = 1200
+LINES = 150
+SET = "10Mx100"
+DATA = ROOT / "tests/data/neuroglancer"
+
+# what each row of the table of the README is in docs/peers.json: the workload, and its unit in ns or bytes
+ROWS = {
+    "lookup, ns": ("hit", 1),
+    "lookup in batches of 256, ns": ("batch", 1),
+    "absent key, ns": ("miss", 1),
+    "scan, ns per pair": ("scan", 1),
+    "opening and the first lookup, µs": ("open + first get", 1000),
+    "bytes on disk beyond the value, per pair": ("on disk beyond the value, a key", 1),
+}
+ENGINES = {"`open`": "sharddb-open", "`open_mapped`": "sharddb", "LMDB": "lmdb", "redb": "redb", "cdb64": "cdb64"}
 
 
-def blocks(readme):
-    return re.findall(r"^```sh\n(.*?)^```$", readme, flags=re.DOTALL | re.MULTILINE)
+class Results:
+    def __init__(self):
+        self.failed = self.passed = 0
+
+    def add(self, name, why=""):
+        self.passed, self.failed = self.passed + (not why), self.failed + bool(why)
+        print(f"FAIL  {name}\n{why}" if why else f"ok    {name.strip()}", flush=True)
 
 
-def run(script, directory, sharddb):
-    path = f"{sharddb.parent}{os.pathsep}{os.environ['PATH']}"
-    shell = limited(["bash", "-e", "-u", "-o", "pipefail", "-c", script])
-    done = subprocess.run(shell, cwd=directory, env={**os.environ, "PATH": path}, capture_output=True, text=True)
-    return done.returncode, done.stdout[-2000:] + done.stderr
+def section(document, title):
+    return document.split(f"\n## {title}\n")[1].split("\n## ")[0]
+
+
+def table(text):
+    """The rows of the first table, the head without the line below it."""
+    rows = [[cell.strip() for cell in line.strip("|").split(" | ")] for line in text.splitlines() if line.startswith("|")]
+    return [rows[0], *rows[2:]]
+
+
+def figures(readme):
+    """Yields what is said of speed, and why it is not what was measured."""
+    report = json.loads((ROOT / "docs/peers.json").read_text())
+    head, *rows = table(section(readme, "Speed"))
+    measured = {(row["workload"], row["engine"]): row for row in report["rows"] if row["set"] == SET}
+    yield "the rows of the table", "" if [row[0] for row in rows] == list(ROWS) else f"expected {list(ROWS)}"
+    for name, *cells in rows:
+        workload, unit = ROWS[name]
+        found = [measured[workload, ENGINES[engine]] for engine in head[1:]]
+        expected = [float(f"{(row.get('ns') or row.get('bytes') or row.get('count')) / unit:.3g}") for row in found]
+        yield name, "" if [float(cell.replace(",", "")) for cell in cells] == expected else f"expected {expected}, found {cells}"
+    times, picture = plot_speed.measured(report), (ROOT / "docs/speed.svg").read_text()
+    yield "docs/speed.svg", "" if picture == plot_speed.draw(report) else "expected what scripts/plot_speed.py draws"
+    yield "its alternative text", "" if f"![{plot_speed.alternative(times)}]" in readme else plot_speed.alternative(times)
+    said = re.search(r"A lookup takes (\S+) of LMDB's time in mapped files and (\S+) by safe reads, in batches (\S+) and (\S+)", readme)
+    expected = re.findall(r"\d\.\d\d", plot_speed.result(times))
+    yield "the factors at the top", "" if said and list(said.groups()) == expected else f"expected {expected}"
+
+
+def first_sentences(sharddb):
+    """Yields the pages that begin with the sentence of the README, and why one does not."""
+    sentence = re.search(r"\*\*(.*?)\*\*", (ROOT / "README.md").read_text())[1]
+    help_text = subprocess.run([sharddb, "help"], capture_output=True, text=True).stdout
+    pages = {"sharddb help": help_text, "src/lib.rs": (ROOT / "src/lib.rs").read_text().removeprefix("//! ")}
+    for path in sorted(ROOT.glob("crates/*/README.md")) + [ROOT / "cli/README.md", ROOT / "python/README.md"]:
+        pages[str(path.relative_to(ROOT))] = path.read_text().split("\n", 2)[2].replace("**", "")
+    for path in ("Cargo.toml", "python/pyproject.toml"):
+        pages[path] = re.search(r'^description = "(.*)"$', (ROOT / path).read_text(), flags=re.MULTILINE)[1]
+    for name, text in pages.items():
+        yield name, "" if text.startswith(sentence.rstrip(".")) else f"expected {sentence!r} first, found {text[:80]!r}"
+
+
+def missing_verbs(sharddb):
+    help_text = subprocess.run([sharddb, "help"], capture_output=True, text=True).stdout
+    verbs = re.findall(r"^  ([a-z-]+) ", help_text.split("Commands:")[1].split("Options:")[0], flags=re.MULTILINE)
+    page = (ROOT / "docs/command.md").read_text()
+    return [verb for verb in verbs if not re.search(rf"sharddb {verb}\b", page)]
+
+
+# ---- the table for users of Neuroglancer ----
+
+# The program that runs the Python of a row; READ is the expression of the last cell, or of the one before it.
+READERS = """
+import json, sys, warnings
+import numpy as np, sharddb, sharddb.zarr, tensorstore, zarr
+from cloudvolume import CloudVolume
+warnings.simplefilter("ignore")
+ID = int(sys.argv[1])
+"""
+
+
+def neuroglancer(place, client, readme):
+    """Runs the code of each row; yields it, and why what it gives is not what was put in."""
+    rows = [[re.findall(r"`([^`]+)`", cell) for cell in row] for row in table(section(readme, "Neuroglancer, CloudVolume, TensorStore"))[1:]]
+    foreign, volume, skeletons, meshes, array, store = rows
+    shutil.copytree(DATA / "image", place.directory / "image")
+    shutil.copytree(DATA / "seg", place.directory / "seg")
+    for path in filter(Path.is_file, (DATA / "seg").rglob("*")):
+        client.upload_file(str(path), "bucket", f"seg/{path.relative_to(DATA / 'seg')}")
+    mine = place.directory / "mine"
+    mine.mkdir()
+    shutil.copytree(DATA / "seg/s0", mine / "s0")
+    layer = json.loads((DATA / "seg/info").read_text())
+    (mine / "info").write_text(json.dumps({name: layer[name] for name in layer if name not in ("mesh", "skeletons")}))
+    (place.directory / "array.zarr").symlink_to(ROOT / "crates/container/tests/data/zarr_pack/packed.zarr")
+    for name, values in (("skeletons", "byid"), ("mesh", "meshes")):
+        place.shell(f"sharddb export seg/{name} --format dir --output {values}")
+    info = json.loads((DATA / "seg/mesh/info").read_text())
+    del info["sharding"]
+    (place.directory / "meshes/info").write_text(json.dumps(info))
+    skeleton = min(int(path.name) for path in (place.directory / "byid").iterdir())
+    mesh = min(int(path.stem) for path in (place.directory / "meshes").glob("*.index"))
+    value = repr((place.directory / f"byid/{skeleton}").read_bytes())
+
+    def python(expression, id, expected, before=""):
+        code = f"{before}\nfound = {expression.replace('DIR', str(place.directory).strip('/'))}\nassert {expected}, found"
+        code, printed = place.run([place.python, "-c", READERS + code, str(id)])
+        return expression, f"exit code {code}\n{printed[-2000:]}" if code else ""
+
+    def command(line, expected=None):
+        code, printed = place.run(["bash", "-c", line.replace("ID", str(skeleton))])
+        return line, f"exit code {code}\n{printed[-2000:]}" if code or expected not in (None, printed) else ""
+
+    def member(text):
+        info = json.loads((mine / "info").read_text()) | json.loads(f"{{{text}}}")
+        (mine / "info").write_text(json.dumps(info))
+
+    yield python(foreign[1][0], skeleton, f"found == {value}")
+    line = foreign[1][1].replace("ID", str(skeleton))
+    code, printed = place.run(["bash", "-c", f"{line} | cmp - byid/{skeleton}"])
+    yield foreign[1][1], f"exit code {code}\n{printed}" if code else ""
+    by_tensorstore = """np.asarray(tensorstore.open({"driver": "neuroglancer_precomputed", "kvstore": "file://%s/"}).result().read().result())"""
+    yield python(volume[1][0], 0, f"np.array_equal(found[:], {by_tensorstore % (place.directory / 'image')})")
+    for row, id, expected in (
+        (skeletons, skeleton, f"found.vertices.tobytes() == {value}[8 : 8 + found.vertices.nbytes] and len(found.vertices)"),
+        (meshes, mesh, 'found[ID].vertices.tolist() == CloudVolume("file:///DIR/seg").mesh.get(ID)[ID].vertices.tolist()'),
+    ):
+        yield command(row[1][0])
+        member(row[1][2])
+        yield python(row[2][0], id, expected.replace("DIR", str(place.directory).strip("/")))
+    yield command(array[1][0])
+    yield python(array[2][0], 0, 'np.array_equal(found[..., 0], zarr.open_array("array.zarr")[:].transpose(2, 1, 0))')
+    before, expression = store[1][0].replace("DIR", str(place.directory).strip("/")), store[2][0]
+    yield python(expression, 0, 'found.read((42).to_bytes(8, "big")).result().value == b"the answer"', before)
+
+
+# ---- all of it ----
+
+
+def document(results, place, path, checks):
+    text = (ROOT / path).read_text()
+    python = [block for language, block in blocks(text) if language == "python"]
+    for language, block in blocks(text):
+        for line in (line for line in block.splitlines() if language == "sh" and line.startswith("cargo ")):
+            command = line.split("#")[0].strip()
+            results.add(command, "" if command in checks else "expected the command in .ci/run, found none")
+        if language in ("sh", "console", "rust"):
+            for name, why in place.check(language, block):
+                results.add(name, why)
+    if python:
+        for name, why in place.program("".join(python)):
+            results.add(name, why)
 
 
 def main():
     if len(sys.argv) != 2:
         sys.exit(__doc__)
-    sharddb = Path(sys.argv[1]).resolve()
+    logging.disable(logging.WARNING)
+    sharddb, results = Path(sys.argv[1]).resolve(), Results()
     readme, checks = (ROOT / "README.md").read_text(), (ROOT / ".ci/run").read_text()
-    words = len(readme.split())
-    results = [(f"{words} words, at most {WORDS}", words <= WORDS, "")]
-    with tempfile.TemporaryDirectory() as directory:
-        for name in ("crates", "examples", "tests"):
-            (Path(directory) / name).symlink_to(ROOT / name)
-        for block in blocks(readme):
-            for line in (line for line in block.splitlines() if line.startswith("cargo ")):
-                command = line.split("#")[0].strip()
-                results.append((command, command in checks, "expected the command in .ci/run, found none"))
-            script = "\n".join(line for line in block.splitlines() if not line.startswith("cargo "))
-            if script:
-                code, printed = run(script, directory, sharddb)
-                results.append((script, code == 0, f"exit code {code}\n{printed}"))
-    for name, passed, why in results:
-        print(f"ok    {name}" if passed else f"FAIL  {name}\n{why}")
-    failed = sum(not passed for _, passed, _ in results)
-    print(f"{len(results) - failed} passed, {failed} failed")
-    sys.exit(failed > 0)
+    lines = readme.count("\n")
+    results.add(f"{lines} lines, at most {LINES}", "" if lines <= LINES else "too many")
+    for name, why in [*first_sentences(sharddb), *figures(readme)]:
+        results.add(name, why)
+    results.add("each verb is in docs/command.md", " ".join(missing_verbs(sharddb)))
+    moto = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+    moto.start()
+    host, port = moto.get_host_and_port()
+    environment = {
+        "AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test", "AWS_REGION": "us-east-1", "AWS_DEFAULT_REGION": "us-east-1",
+        "AWS_ENDPOINT_URL": f"http://{host}:{port}", "AWS_ALLOW_HTTP": "true", "NO_PROXY": "127.0.0.1",
+    }  # fmt: skip
+    os.environ.update(environment)
+    client = boto3.client("s3")
+    client.create_bucket(Bucket="bucket")
+    try:
+        for path in ("README.md", "docs/command.md"):
+            with tempfile.TemporaryDirectory() as directory, Place(directory, sharddb, sys.executable, {}) as place:
+                document(results, place, path, checks)
+                if path == "README.md":
+                    for name, why in neuroglancer(place, client, readme):
+                        results.add(name, why)
+    finally:
+        moto.stop()
+    print(f"{results.passed} passed, {results.failed} failed")
+    sys.exit(results.failed > 0)
 
 
 if __name__ == "__main__":

@@ -8,8 +8,8 @@
 #
 # SHARDDB     the command; default: its release build with all features
 #
-# Neuroglancer draws, from a server of the check, the data set unchanged, rebuilt with the same specifications, and with the
-# info of the skeletons that `sharddb build --kind skeletons` writes; and from `sharddb serve`, the data set unchanged and rebuilt
+# Neuroglancer draws, from a server of the check, the data set unchanged, rebuilt with the same specifications, and with
+# stores of its skeletons and meshes, built as the README says; and from `sharddb serve`, the data set unchanged and rebuilt
 # with the specifications that the profiles remote and local plan: its files, and one URL per object. A damaged copy must not be
 # drawn, because a chunk of it cannot be loaded. The last line is `N passed, N failed`. Exit: 0 if none failed, else 1.
 set -euo pipefail
@@ -69,11 +69,24 @@ done
 for file in "$work"/byfile/*; do
     head -c $((5 * $(od -An -tu4 -N4 "$file"))) /dev/zero >>"$file"
 done
-"$sharddb" build "$work/skeletons" --input "$work/byfile" --kind skeletons --profile remote --data-encoding gzip
 cp -r "$dataset" "$work/described"
-rm -r "$work/described/seg/skeletons"
-cp -rL "$work/skeletons/current" "$work/described/seg/skeletons"
-count draw described "$work/described" --scene skeletons
+seg=$work/described/seg
+rm -r "$seg/skeletons" "$seg/mesh"
+"$sharddb" build "$seg/skeletons" --input "$work/byfile" --kind skeletons --profile remote --data-encoding gzip
+# as the README says: stores, and current generations in the info of the layer
+"$sharddb" export "$dataset/seg/mesh" --format dir --output "$work/meshes"
+python3 - "$dataset/seg" "$work/meshes" "$seg" <<'END'
+import json, sys
+dataset, meshes, seg = sys.argv[1:]
+info = json.load(open(f"{dataset}/mesh/info"))
+del info["sharding"]
+json.dump(info, open(f"{meshes}/info", "w"))
+layer = json.load(open(f"{dataset}/info")) | {"skeletons": "skeletons/current", "mesh": "mesh/current"}
+json.dump(layer, open(f"{seg}/info", "w"))
+END
+"$sharddb" build "$seg/mesh" --input "$work/meshes" --info "$work/meshes/info" --kind multires-mesh --profile remote
+count draw described "$work/described" --scene skeletons --scene mesh
+count draw described-served --server "$sharddb serve $work/described --quiet" --scene skeletons --scene mesh
 
 shard=$work/local/image/s0/0.shard
 chmod u+w "$shard"

@@ -4,7 +4,7 @@
 # usage: scripts/page.sh CHECK_DIR [OPTION..]
 #
 # CHECK_DIR   pagecheck/ or a copy of it, in which setup.sh has run
-# OPTION      of check.mjs: --out DIR, --picture FILE, --only WORD, -v
+# OPTION      of check.mjs: --out DIR, --pictures DIR, --only WORD, -v
 #
 # SHARDDB     the command; default: its release build with all features
 #

@@ -4,7 +4,7 @@
     scripts/plot_peers.py peers.json peers.svg [--set 10Mx100]
 
 Bars start at LMDB and extend to the left for a faster engine, to the right for a slower one, on a logarithmic
-scale; the numbers next to them are the medians. Needs only Python's standard library.
+scale; two strokes in a bar mark where it is cut off. The numbers next to them are the medians. Needs only Python's standard library.
 """
 
 import argparse
@@ -64,11 +64,11 @@ GAP = 18
 MARGIN = 20
 HEADER = 66
 
-# mid-tones, legible on white and on black
+# on white, which the picture brings along: dark pages keep its contrast
 COLOUR = {"sharddb": "#d9480f", "sharddb-open": "#e8926b", REFERENCE: "#868e96"}
 LIMIT_COLOUR = "#adb5bd"
 OTHER_COLOUR = "#74a0c8"
-TEXT_COLOUR = "#808890"
+TEXT_COLOUR = "#343a40"
 
 
 def main():
@@ -108,16 +108,22 @@ def draw(chosen, machine, found):
     width = 2 * MARGIN + COLUMNS * PANEL_WIDTH + (COLUMNS - 1) * GAP
     height = HEADER + math.ceil(len(workloads) / COLUMNS) * panel_height + MARGIN
     parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" viewBox="0 0 {width} {height}" '
-        f'font-family="system-ui, sans-serif" font-size="11" fill="{TEXT_COLOUR}">',
+        canvas(width, height),
         text(MARGIN, 28, f"ShardDb and its peers, {describe(chosen)}", size=17, weight="bold"),
-        text(MARGIN, 46, f"Time relative to LMDB (logarithmic): left is faster. limit: a bare read of the value. {place(machine)}"),
+        text(MARGIN, 46, f"Time relative to LMDB (logarithmic): left is faster; // a bar that is cut off. limit: a bare read of the value. {place(machine)}"),
     ]
     for number, (workload, title) in enumerate(workloads):
         x = MARGIN + number % COLUMNS * (PANEL_WIDTH + GAP)
         y = HEADER + number // COLUMNS * panel_height
         parts += panel(x, y, title, [(engine, found.get((workload, engine))) for engine in engines], scale)
     return "\n".join(parts + ["</svg>\n"])
+
+
+def canvas(width, height):
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" viewBox="0 0 {width} {height}" '
+        f'font-family="system-ui, sans-serif" font-size="11" fill="{TEXT_COLOUR}">\n<rect width="100%" height="100%" fill="#fff"/>'
+    )
 
 
 def panel(x, y, title, bars, scale):
@@ -146,6 +152,8 @@ def bar(x, y, engine, row, scale):
         f'<rect x="{ends[0]:.1f}" y="{y + 2}" width="{ends[1] - ends[0]:.1f}" height="{BAR - 4}" fill="{colour}">'
         f"<title>{escape(words)}</title></rect>"
     )
+    if scale.cuts(ratio):
+        yield text(ends[1] - 4, y + 10, "//", size=14, weight="bold", anchor="end")
     yield text(value_x, y + 10, time(row["ns"]), weight=weight, anchor="end")
 
 
@@ -153,7 +161,7 @@ class Scale:
     """Maps ratios to pixels, logarithmically, for all panels."""
 
     WIDTH = PANEL_WIDTH - LABEL_WIDTH - VALUE_WIDTH - 2 * PAD
-    # bars are cut off at these ratios; the number next to a bar is exact
+    # bars are cut off at these ratios, with a mark; the number next to a bar is exact
     LEAST, MOST = 1 / 64, 64
 
     def __init__(self, ratios):
@@ -162,6 +170,9 @@ class Scale:
 
     def clamped(self, ratio):
         return min(max(ratio, self.LEAST), self.MOST)
+
+    def cuts(self, ratio):
+        return self.clamped(ratio) != ratio
 
     def position(self, ratio):
         return (math.log(self.clamped(ratio)) - self.low) / (self.high - self.low) * self.WIDTH + PAD

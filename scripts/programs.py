@@ -15,8 +15,8 @@ def limited(command):
 class Server:
     """A running server. `url` is the first match of `pattern` in what it prints."""
 
-    def __init__(self, command, pattern):
-        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    def __init__(self, command, pattern, environment=None):
+        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment)
         watchdog = threading.Timer(LIMIT, self.process.kill)
         watchdog.start()
         self.printed, found = "", None

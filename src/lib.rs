@@ -1,10 +1,12 @@
-//! ShardDb: an embedded, read-only `u64 -> bytes` key-value engine whose files are the Neuroglancer precomputed
-//! *sharded* format (`neuroglancer_uint64_sharded_v1`).
+//! Look up values by integer key, straight from files.
 //!
-//! A database is a directory of shards, built by a bulk loader and read in place: a lookup in mapped data waits for memory
-//! about once and copies nothing. New data is a complete new generation, which is swapped in atomically under running readers.
-//! Every database is also a data set that TensorStore, CloudVolume and Neuroglancer read, and their data sets open as
-//! databases.
+//! ShardDb is an embedded key-value store for data that is built in batches and read constantly. Keys are `u64`, values are
+//! bytes. A bulk loader sorts pairs in bounded memory and writes a *generation*: one complete version of the data, which is
+//! never changed, and which is swapped in atomically under running readers. A store is a directory of generations.
+//!
+//! The files of a generation, its *shards*, are the Neuroglancer precomputed sharded format
+//! (`neuroglancer_uint64_sharded_v1`). TensorStore reads every store, Neuroglancer and CloudVolume those whose `info` has a
+//! type that they know, and their data sets open as databases.
 //!
 //! This page is a tutorial. [`guide`] has pages on [tuning](guide::tuning), [patterns](guide::patterns) and
 //! [migration](guide::migration).

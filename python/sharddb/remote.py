@@ -30,7 +30,7 @@ DISK_CACHE_BYTES = 1 << 30
 """The default capacity of a cache on disk, in bytes."""
 
 FILE_COST = 16 << 10
-"""What a request costs where the objects are local files, in bytes."""
+"""What a request costs where the objects are local files, in bytes, as in the command."""
 
 THREADS = 32
 """The default upper bound on the requests of a call that are in flight at a time."""

@@ -54,8 +54,9 @@ use crate::failure::{Failure, Result};
 use crate::remote::RemoteStore;
 use crate::remote::url::refuse_url;
 
-/// An embedded key-value engine: uint64 keys, values of any bytes, in files that Neuroglancer, TensorStore and
-/// CloudVolume read
+/// Look up values by integer key, straight from files
+///
+/// A store has values of any bytes, under keys from 0 to 2^64 - 1. Its files are the Neuroglancer precomputed sharded format.
 #[derive(Debug, Parser)]
 #[command(name = "sharddb", version, max_term_width = 100, arg_required_else_help = true)]
 #[command(after_help = [HELP, REMOTE, EXIT_CODES].concat())]

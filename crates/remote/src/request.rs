@@ -61,6 +61,14 @@ pub struct Response {
 }
 
 /// How long a [`Response`] took: [`RemoteOptions::measure_request_cost`](crate::RemoteOptions::measure_request_cost) uses it.
+///
+/// ```
+/// use std::time::Duration;
+/// use sharddb_remote::{Response, Timing};
+///
+/// let mut response = Response::new(b"bytes".to_vec().into(), None, None);
+/// response.timing = Some(Timing { wait: Duration::from_millis(20), transfer: Duration::from_millis(1) });
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Timing {
     /// From the request to the head of the response, with all retries.
