@@ -3,7 +3,7 @@
     sh        commands; a line that begins with cargo is not run
     console   `$ COMMAND` and what it prints; `...` is any text, and times are not compared. `sharddb serve` runs until the end.
               Exit code 1 is no failure: it is that of keys that are absent, and of differences
-    python    statements; the comment after an expression is its value. All blocks are one program
+    python    statements; the comment after an expression is its value, up to a semicolon. All blocks are one program
     rust      a whole program; it runs again with each commented-out line that begins with `let` instead of the line before it
 """
 
@@ -63,7 +63,8 @@ class Place:
     def console(self, text):
         for command, expected in re.findall(r"^\$ (.*)\n((?:(?!\$ ).*\n)*)", text, flags=re.MULTILINE):
             if command.startswith("sharddb serve"):
-                self.servers.append(Server(["env", "-C", self.directory, *command.split()], r"page\t\S+", self.environment))
+                served = ["env", "-C", self.directory, "bash", "-c", f"exec {command}"]
+                self.servers.append(Server(served, r"page\t\S+", self.environment))
                 code, printed = 0, self.servers[-1].printed
             else:
                 code, printed = self.shell(command)
@@ -74,7 +75,7 @@ class Place:
         lines, checked = text.splitlines(), 0
         for statement in reversed(ast.parse(text).body):
             last = statement.end_lineno - 1
-            value = re.fullmatch(r" +# (.*)", lines[last][statement.end_col_offset :])
+            value = re.fullmatch(r" +# (.*?)(; .*)?", lines[last][statement.end_col_offset :])
             if isinstance(statement, ast.Expr) and value:
                 first, code = statement.lineno - 1, ast.unparse(statement.value)
                 lines[first : last + 1] = [f"_found = repr({code}); assert _found == {value[1]!r}, _found"]
