@@ -26,9 +26,9 @@ def blocks(document):
 class Place:
     """A directory with links to the data of the project, in which blocks run; `python` is the interpreter."""
 
-    def __init__(self, directory, sharddb, python, environment):
+    def __init__(self, directory, sharddb, python):
         self.directory, self.python = Path(directory), python
-        self.environment = os.environ | environment | {"PATH": f"{sharddb.parent}{os.pathsep}{os.environ['PATH']}"}
+        self.environment = os.environ | {"PATH": f"{sharddb.parent}{os.pathsep}{os.environ['PATH']}"}
         self.servers = []
         for name in ("crates", "examples", "tests"):
             (self.directory / name).symlink_to(ROOT / name)

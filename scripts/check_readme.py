@@ -18,17 +18,14 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from html import unescape
 from pathlib import Path
 
 import boto3
-import numpy as np
 import plot_speed
 from blocks import ROOT, Place, blocks, failure
 from moto.server import ThreadedMotoServer
 
 LINES = 150
-SET = "10Mx100"
 DATA = ROOT / "tests/data/neuroglancer"
 
 # what each row of the table of the README is in docs/peers.json: the workload, and its unit in ns or bytes
@@ -66,7 +63,7 @@ def figures(readme):
     """Yields what is said of speed, and why it is not what was measured."""
     report = json.loads((ROOT / "docs/peers.json").read_text())
     head, *rows = table(section(readme, "Speed"))
-    measured = {(row["workload"], row["engine"]): row for row in report["rows"] if row["set"] == SET}
+    measured = {(row["workload"], row["engine"]): row for row in report["rows"] if row["set"] == plot_speed.SET}
     yield "the rows of the table", "" if [row[0] for row in rows] == list(ROWS) else f"expected {list(ROWS)}"
     for name, *cells in rows:
         workload, unit = ROWS[name]
@@ -103,66 +100,67 @@ def missing_verbs(sharddb):
 
 # ---- the table for users of Neuroglancer ----
 
-# The program that runs the Python of a row; READ is the expression of the last cell, or of the one before it.
 READERS = """
 import json, sys, warnings
-import numpy as np, sharddb, sharddb.zarr, tensorstore, zarr
+import numpy, sharddb, sharddb.zarr, tensorstore, zarr
 from cloudvolume import CloudVolume
 warnings.simplefilter("ignore")
 ID = int(sys.argv[1])
 """
+VOXELS = 'tensorstore.open({"driver": "neuroglancer_precomputed", "kvstore": "file:///DIR/image/"}).result().read().result()'
+MESH = 'CloudVolume("file:///DIR/seg").mesh.get(ID)[ID].vertices.tolist()'
+
+
+def what_they_have(place, client):
+    """Makes the data sets that the rows of the table begin with. Returns the id of a skeleton and that of a mesh."""
+    here = place.directory
+    for name in ("image", "seg"):
+        shutil.copytree(DATA / name, here / name)
+    for path in filter(Path.is_file, (DATA / "seg").rglob("*")):
+        client.upload_file(str(path), "bucket", f"seg/{path.relative_to(DATA / 'seg')}")
+    shutil.copytree(DATA / "seg/s0", here / "mine/s0")
+    write_without(here / "mine/info", DATA / "seg/info", "skeletons", "mesh")
+    (here / "array.zarr").symlink_to(ROOT / "crates/container/tests/data/zarr_pack/packed.zarr")
+    for name, values in (("skeletons", "byid"), ("mesh", "meshes")):
+        place.shell(f"sharddb export seg/{name} --format dir --output {values}")
+    write_without(here / "meshes/info", DATA / "seg/mesh/info", "sharding")
+    return (min(int(path.stem) for path in (here / values).glob(pattern)) for values, pattern in (("byid", "*"), ("meshes", "*.index")))
+
+
+def write_without(copy, info, *members):
+    kept = {name: value for name, value in json.loads(info.read_text()).items() if name not in members}
+    copy.write_text(json.dumps(kept))
 
 
 def neuroglancer(place, client, readme):
     """Runs the code of each row; yields it, and why what it gives is not what was put in."""
-    rows = [[re.findall(r"`([^`]+)`", cell) for cell in row] for row in table(section(readme, "Neuroglancer, CloudVolume, TensorStore"))[1:]]
-    foreign, volume, skeletons, meshes, array, store = rows
-    shutil.copytree(DATA / "image", place.directory / "image")
-    shutil.copytree(DATA / "seg", place.directory / "seg")
-    for path in filter(Path.is_file, (DATA / "seg").rglob("*")):
-        client.upload_file(str(path), "bucket", f"seg/{path.relative_to(DATA / 'seg')}")
-    mine = place.directory / "mine"
-    mine.mkdir()
-    shutil.copytree(DATA / "seg/s0", mine / "s0")
-    layer = json.loads((DATA / "seg/info").read_text())
-    (mine / "info").write_text(json.dumps({name: layer[name] for name in layer if name not in ("mesh", "skeletons")}))
-    (place.directory / "array.zarr").symlink_to(ROOT / "crates/container/tests/data/zarr_pack/packed.zarr")
-    for name, values in (("skeletons", "byid"), ("mesh", "meshes")):
-        place.shell(f"sharddb export seg/{name} --format dir --output {values}")
-    info = json.loads((DATA / "seg/mesh/info").read_text())
-    del info["sharding"]
-    (place.directory / "meshes/info").write_text(json.dumps(info))
-    skeleton = min(int(path.name) for path in (place.directory / "byid").iterdir())
-    mesh = min(int(path.stem) for path in (place.directory / "meshes").glob("*.index"))
-    value = repr((place.directory / f"byid/{skeleton}").read_bytes())
+    rows = table(section(readme, "Neuroglancer, CloudVolume, TensorStore"))[1:]
+    foreign, volume, skeletons, meshes, array, store = ([re.findall(r"`([^`]+)`", cell) for cell in row] for row in rows)
+    skeleton, mesh = what_they_have(place, client)
+    value = (place.directory / f"byid/{skeleton}").read_bytes()
 
-    def python(expression, id, expected, before=""):
-        code = f"{before}\nfound = {expression.replace('DIR', str(place.directory).strip('/'))}\nassert {expected}, found"
-        code, printed = place.run([place.python, "-c", READERS + code, str(id)])
-        return expression, failure(code, printed)
+    def python(expression, holds, id=0, before=""):
+        code = f"{before}\nfound = {expression}\nassert {holds}, found".replace("DIR", str(place.directory).strip("/"))
+        return expression, failure(*place.run([place.python, "-c", READERS + code, str(id)]))
 
     def command(line):
         return line, failure(*place.shell(line))
 
-    def member(text):
-        info = json.loads((mine / "info").read_text()) | json.loads(f"{{{text}}}")
-        (mine / "info").write_text(json.dumps(info))
+    def layer(build, member, expression, holds, id):
+        yield command(build)
+        info = place.directory / "mine/info"
+        info.write_text(json.dumps(json.loads(info.read_text()) | json.loads(f"{{{member}}}")))
+        yield python(expression, holds, id)
 
-    yield python(foreign[1][0], skeleton, f"found == {value}")
+    yield python(foreign[1][0], f"found == {value}", skeleton)
     yield command(f"{foreign[1][1].replace('ID', str(skeleton))} | cmp - byid/{skeleton}")
-    by_tensorstore = """np.asarray(tensorstore.open({"driver": "neuroglancer_precomputed", "kvstore": "file://%s/"}).result().read().result())"""
-    yield python(volume[1][0], 0, f"np.array_equal(found[:], {by_tensorstore % (place.directory / 'image')})")
-    for row, id, expected in (
-        (skeletons, skeleton, f"found.vertices.tobytes() == {value}[8 : 8 + found.vertices.nbytes] and len(found.vertices)"),
-        (meshes, mesh, 'found[ID].vertices.tolist() == CloudVolume("file:///DIR/seg").mesh.get(ID)[ID].vertices.tolist()'),
-    ):
-        yield command(row[1][0])
-        member(row[1][1])
-        yield python(row[2][0], id, expected.replace("DIR", str(place.directory).strip("/")))
+    yield python(volume[1][0], f"numpy.array_equal(found[:], {VOXELS})")
+    vertices = f"len(found.vertices) and found.vertices.tobytes() == {value}[8 : 8 + found.vertices.nbytes]"
+    yield from layer(*skeletons[1][:2], skeletons[2][0], vertices, skeleton)
+    yield from layer(*meshes[1][:2], meshes[2][0], f"found[ID].vertices.tolist() == {MESH}", mesh)
     yield command(array[1][0])
-    yield python(array[2][0], 0, 'np.array_equal(found[..., 0], zarr.open_array("array.zarr")[:].transpose(2, 1, 0))')
-    before, expression = store[1][0].replace("DIR", str(place.directory).strip("/")), store[2][0]
-    yield python(expression, 0, 'found.read((42).to_bytes(8, "big")).result().value == b"the answer"', before)
+    yield python(array[2][0], 'numpy.array_equal(found[..., 0], zarr.open_array("array.zarr")[:].transpose(2, 1, 0))')
+    yield python(store[2][0], 'found.read((42).to_bytes(8, "big")).result().value == b"the answer"', before=store[1][0])
 
 
 def leaving(place, readme):
@@ -207,16 +205,15 @@ def main():
     moto = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
     moto.start()
     host, port = moto.get_host_and_port()
-    environment = {
+    os.environ |= {
         "AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test", "AWS_REGION": "us-east-1", "AWS_DEFAULT_REGION": "us-east-1",
         "AWS_ENDPOINT_URL": f"http://{host}:{port}", "AWS_ALLOW_HTTP": "true", "NO_PROXY": "127.0.0.1",
     }  # fmt: skip
-    os.environ.update(environment)
     client = boto3.client("s3")
     client.create_bucket(Bucket="bucket")
     try:
         for path in ("README.md", "docs/command.md"):
-            with tempfile.TemporaryDirectory() as directory, Place(directory, sharddb, sys.executable, {}) as place:
+            with tempfile.TemporaryDirectory() as directory, Place(directory, sharddb, sys.executable) as place:
                 document(results, place, path, checks)
                 if path == "README.md":
                     for name, why in [*neuroglancer(place, client, readme), *leaving(place, readme)]:

@@ -64,9 +64,9 @@ pub struct Response {
 ///
 /// ```
 /// use std::time::Duration;
-/// use sharddb_remote::{Response, Timing};
+/// use sharddb_remote::{Body, Response, Timing};
 ///
-/// let mut response = Response::new(b"bytes".to_vec().into(), None, None);
+/// let mut response = Response::new(Body::new(b"bytes"), None, None);
 /// response.timing = Some(Timing { wait: Duration::from_millis(20), transfer: Duration::from_millis(1) });
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
