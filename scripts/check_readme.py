@@ -82,7 +82,8 @@ def first_sentences(sharddb):
     """Yields the pages that begin with the sentence of the README, and why one does not."""
     sentence = re.search(r"\*\*(.*?)\*\*", (ROOT / "README.md").read_text())[1]
     help_text = subprocess.run([sharddb, "help"], capture_output=True, text=True).stdout
-    pages = {"sharddb help": help_text, "src/lib.rs": (ROOT / "src/lib.rs").read_text().removeprefix("//! ")}
+    python = (ROOT / "python/sharddb/__init__.py").read_text().removeprefix('"""')
+    pages = {"sharddb help": help_text, "src/lib.rs": (ROOT / "src/lib.rs").read_text().removeprefix("//! "), "help(sharddb)": python}
     for path in sorted(ROOT.glob("crates/*/README.md")) + [ROOT / "cli/README.md", ROOT / "python/README.md"]:
         pages[str(path.relative_to(ROOT))] = path.read_text().split("\n", 2)[2].replace("**", "")
     for path in ("Cargo.toml", "python/pyproject.toml"):
@@ -91,11 +92,25 @@ def first_sentences(sharddb):
         yield name, "" if text.startswith(sentence.rstrip(".")) else f"expected {sentence!r} first, found {text[:80]!r}"
 
 
+def lookup(place, readme):
+    """Why a store like that of scripts/page.sh does not have the key where docs/lookup.png shows it."""
+    sharding = re.search(r"^sharding='(.*)'$", (ROOT / "scripts/page.sh").read_text(), flags=re.MULTILINE)[1]
+    build = f"sharddb build pictured --input examples/geonames-cities.ndjson --sharding '{sharding}' --quiet"
+    code, printed = place.shell(f"{build} && sharddb locate pictured 53654")
+    if code:
+        return failure(code, printed)
+    found = json.loads(printed)
+    shard, minishard = f"shard {found['shard']:x}", f"minishard {found['minishard']}"
+    parts = [f"Key {found['key']}", found["hash"], shard, minishard, f"the {found['stored_len']} bytes from {found['offset']:,}]"]
+    text = re.search(r"!\[.*\(docs/lookup\.png\)", readme)[0]
+    return "" if all(part in text for part in parts) else f"expected {parts}"
+
+
 def missing_verbs(sharddb):
     help_text = subprocess.run([sharddb, "help"], capture_output=True, text=True).stdout
     verbs = re.findall(r"^  ([a-z-]+) ", help_text.split("Commands:")[1].split("Options:")[0], flags=re.MULTILINE)
     page = (ROOT / "docs/command.md").read_text()
-    return [verb for verb in verbs if not re.search(rf"sharddb {verb}\b", page)]
+    return [verb for verb in verbs if verb != "help" and not re.search(rf"sharddb {verb}(?![\w-])", page)] if verbs else ["all"]
 
 
 # ---- the table for users of Neuroglancer ----
@@ -108,7 +123,7 @@ warnings.simplefilter("ignore")
 ID = int(sys.argv[1])
 """
 VOXELS = 'tensorstore.open({"driver": "neuroglancer_precomputed", "kvstore": "file:///DIR/image/"}).result().read().result()'
-MESH = 'CloudVolume("file:///DIR/seg").mesh.get(ID)[ID].vertices.tolist()'
+MESH = 'CloudVolume("file:///DIR/seg").mesh.get(ID)[ID].vertices'
 
 
 def what_they_have(place, client):
@@ -122,7 +137,9 @@ def what_they_have(place, client):
     write_without(here / "mine/info", DATA / "seg/info", "skeletons", "mesh")
     (here / "array.zarr").symlink_to(ROOT / "crates/container/tests/data/zarr_pack/packed.zarr")
     for name, values in (("skeletons", "byid"), ("mesh", "meshes")):
-        place.shell(f"sharddb export seg/{name} --format dir --output {values}")
+        code, printed = place.shell(f"sharddb export seg/{name} --format dir --output {values}")
+        if code:
+            sys.exit(failure(code, printed))
     write_without(here / "meshes/info", DATA / "seg/mesh/info", "sharding")
     return (min(int(path.stem) for path in (here / values).glob(pattern)) for values, pattern in (("byid", "*"), ("meshes", "*.index")))
 
@@ -157,7 +174,7 @@ def neuroglancer(place, client, readme):
     yield python(volume[1][0], f"numpy.array_equal(found[:], {VOXELS})")
     vertices = f"len(found.vertices) and found.vertices.tobytes() == {value}[8 : 8 + found.vertices.nbytes]"
     yield from layer(*skeletons[1][:2], skeletons[2][0], vertices, skeleton)
-    yield from layer(*meshes[1][:2], meshes[2][0], f"found[ID].vertices.tolist() == {MESH}", mesh)
+    yield from layer(*meshes[1][:2], meshes[2][0], f"len({MESH}) and numpy.array_equal(found[ID].vertices, {MESH})", mesh)
     yield command(array[1][0])
     yield python(array[2][0], 'numpy.array_equal(found[..., 0], zarr.open_array("array.zarr")[:].transpose(2, 1, 0))')
     yield python(store[2][0], 'found.read((42).to_bytes(8, "big")).result().value == b"the answer"', before=store[1][0])
@@ -167,7 +184,7 @@ def leaving(place, readme):
     """Runs what the section says of the store that the blocks before it have written."""
     export, as_lines, batches = re.findall(r"`([^`]+)`", section(readme, "Leaving"))
     yield export, failure(*place.shell(f"{export} && grep -qx 'the answer' files/42"))
-    lines = f"""sharddb export store {as_lines} | grep -q '"key":"42","value_b64":"'$(printf 'the answer' | base64)"""
+    lines = f"""sharddb export store {as_lines} | grep -c '"key":"42","value_b64":"'$(printf 'the answer' | base64)"""
     yield lines, failure(*place.shell(lines))
     program = f"import pyarrow, sharddb\nassert {batches}.read_all()['value'].to_pylist().count(b'the answer') == 1"
     yield batches, failure(*place.run([place.python, "-c", program]))
@@ -182,8 +199,9 @@ def document(results, place, path, checks):
     for language, block in blocks(text):
         for line in (line for line in block.splitlines() if language == "sh" and line.startswith("cargo ")):
             command = line.split("#")[0].strip()
-            results.add(command, "" if command in checks else "expected the command in .ci/run, found none")
-        if language in ("sh", "console", "rust"):
+            is_run = re.search(rf"{re.escape(command)}( \|\| return)?$", checks, flags=re.MULTILINE)
+            results.add(command, "" if is_run else "expected the command in .ci/run, found none")
+        if language != "python":
             for name, why in place.check(language, block):
                 results.add(name, why)
     if python:
@@ -216,6 +234,7 @@ def main():
             with tempfile.TemporaryDirectory() as directory, Place(directory, sharddb, sys.executable) as place:
                 document(results, place, path, checks)
                 if path == "README.md":
+                    results.add("docs/lookup.png", lookup(place, readme))
                     for name, why in [*neuroglancer(place, client, readme), *leaving(place, readme)]:
                         results.add(name, why)
     finally:

@@ -72,7 +72,7 @@ done
 cp -r "$dataset" "$work/described"
 seg=$work/described/seg
 rm -r "$seg/skeletons" "$seg/mesh"
-"$sharddb" build "$seg/skeletons" --input "$work/byfile" --kind skeletons --profile remote --data-encoding gzip
+"$sharddb" build "$seg/skeletons" --input "$work/byfile" --kind skeletons --profile remote
 # as the README says: stores, and current generations in the info of the layer
 "$sharddb" export "$dataset/seg/mesh" --format dir --output "$work/meshes"
 python3 - "$dataset/seg" "$work/meshes" "$seg" <<'END'

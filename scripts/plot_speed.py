@@ -15,7 +15,7 @@ from plot_peers import COLOUR, OTHER_COLOUR, canvas, describe, place, text
 SET = "10Mx100"
 ENGINES = {"sharddb": "ShardDb, mapped", "sharddb-open": "ShardDb, reads", "lmdb": "LMDB", "redb": "redb", "cdb64": "cdb64"}
 WORKLOADS = {"hit": "One lookup, ns", "batch": "A lookup in batches of 256, ns", "load": "Load, unsorted, and sync, s"}
-# one loader, whose two measured times are those of one row
+# ShardDb has one loader; the slower of its two measurements is drawn
 LOADED = {"sharddb": "ShardDb", "lmdb": "LMDB", "redb": "redb", "cdb64": "cdb64"}
 
 COLOURS = {label: COLOUR[engine] for labels in (ENGINES, LOADED) for engine, label in labels.items() if engine in COLOUR}
@@ -26,7 +26,7 @@ TOP, BAR = 78, 24
 
 
 def measured(report):
-    """The median times in ns, by workload and label. Of the two loads of ShardDb, the slower."""
+    """The median times in ns, by workload and label."""
     times = {(row["workload"], row["engine"]): row["ns"] for row in report["rows"] if row["set"] == SET and "ns" in row}
     times["load", "sharddb"] = max(times["load", engine] for engine in ("sharddb", "sharddb-open"))
     return {
@@ -36,7 +36,7 @@ def measured(report):
 
 
 def number(ns, title):
-    """Three significant digits, in the unit at the end of the title."""
+    """The time in the unit at the end of the title: ns with three significant digits, s with one decimal."""
     if title.endswith(", ns"):
         return f"{float(f'{ns:.3g}'):,.0f}"
     return f"{float(f'{ns / 1e9:.3g}'):.1f}"

@@ -4,7 +4,7 @@
 //! bytes. A bulk loader sorts pairs in bounded memory and writes a *generation*: one complete version of the data, which is
 //! never changed, and which is swapped in atomically under running readers. A store is a directory of generations.
 //!
-//! The files of a generation, its *shards*, are the Neuroglancer precomputed sharded format
+//! The files with the pairs, the *shards*, are in the Neuroglancer precomputed sharded format
 //! (`neuroglancer_uint64_sharded_v1`). TensorStore reads every store, Neuroglancer and CloudVolume those whose `info` has a
 //! type that they know, and their data sets open as databases.
 //!
@@ -214,7 +214,10 @@
 //! assert_eq!(sharddb::volume::morton::encode(&[4, 4, 5], &[2, 3, 4]), Some(90));
 //! ```
 //!
-//! The crate `sharddb-container` gives stores, Zarr v3 arrays, bcolz arrays and bloscpack files one interface.
+//! # Other crates
+//!
+//! `sharddb-remote` looks up keys in object stores and publishes to them. `sharddb-container` gives stores, Zarr v3 arrays, bcolz
+//! arrays and bloscpack files one interface.
 //!
 //! # Which handle
 //!

@@ -1,4 +1,4 @@
-"""Databases of ``uint64 -> bytes`` in the Neuroglancer precomputed sharded format.
+"""Look up values by integer key, straight from files.
 
     with sharddb.Loader("store") as loader:  # pairs in any order and amount
         loader[42] = b"the answer"

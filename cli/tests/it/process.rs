@@ -17,9 +17,6 @@ use std::time::{Duration, Instant};
 /// that is always written, the longest takes 20 s: 20 stalls of 5 s still fit.
 pub(crate) const WATCHDOG: Duration = Duration::from_secs(120);
 
-/// The limit of a server, which lives as long as its test. Each of its answers has [`WATCHDOG`].
-pub(crate) const SERVER_WATCHDOG: Duration = Duration::from_secs(900);
-
 /// Starts a process with a limit.
 pub(crate) trait Start {
     /// Starts it with [`WATCHDOG`].

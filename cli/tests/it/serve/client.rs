@@ -6,11 +6,15 @@ use std::net::SocketAddr;
 use std::net::TcpStream;
 use std::process::{Command, ExitStatus, Stdio};
 use std::sync::{Mutex, mpsc};
+use std::time::Duration;
 
 use crate::common::{Start, command, until};
 #[cfg(unix)]
 use crate::limits::limited;
-use crate::process::{Child, SERVER_WATCHDOG, WATCHDOG, kill};
+use crate::process::{Child, WATCHDOG, kill};
+
+/// The limit of a server, which lives as long as its test. Each of its answers has [`WATCHDOG`].
+const SERVER_WATCHDOG: Duration = Duration::from_secs(900);
 
 /// A running `sharddb serve`.
 pub(crate) struct Server {
