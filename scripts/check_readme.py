@@ -37,7 +37,7 @@ ROWS = {
     "opening and the first lookup, µs": ("open + first get", 1000),
     "bytes on disk beyond the value, per pair": ("on disk beyond the value, a key", 1),
 }
-ENGINES = {"`open`": "sharddb-open", "`open_mapped`": "sharddb", "LMDB": "lmdb", "redb": "redb", "cdb64": "cdb64"}
+ENGINES = {"`open`: reads": "sharddb-open", "`open_mapped`": "sharddb", "LMDB": "lmdb", "redb": "redb", "cdb64": "cdb64"}
 
 
 class Results:
