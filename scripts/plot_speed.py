@@ -39,7 +39,7 @@ def number(ns, title):
     """The time in the unit at the end of the title: ns with three significant digits, s with one decimal."""
     if title.endswith(", ns"):
         return f"{float(f'{ns:.3g}'):,.0f}"
-    return f"{float(f'{ns / 1e9:.3g}'):.1f}"
+    return f"{ns / 1e9:.1f}"
 
 
 def result(times):
